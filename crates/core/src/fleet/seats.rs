@@ -99,9 +99,9 @@ impl Seats {
         Self { configured: None, learnt: None, most: 0, agreed, ended: 0, doubts: 0 }
     }
 
-    /// So many were configured.
-    pub(super) const fn configure(&mut self, seats: u32) {
-        self.configured = Some(seats);
+    /// So many are configured, if any number is.
+    pub(super) const fn configure(&mut self, seats: Option<u32>) {
+        self.configured = seats;
     }
 
     /// How many there are, if that is known.
@@ -294,9 +294,11 @@ mod tests {
     #[test]
     fn configured_seats_are_not_for_learning() {
         let mut seats = Seats::new();
-        seats.configure(4);
+        seats.configure(Some(4));
         assert_eq!(hear(&mut seats, 9, word(0, 6, 5, 300)), Some(4));
         seats.forget();
         assert_eq!(seats.count(), Some(4));
+        seats.configure(None);
+        assert_eq!(seats.count(), None);
     }
 }

@@ -9,9 +9,19 @@ impl Router {
         self.fleet.share_blocks(worker);
     }
 
-    /// The worker computes so many sequences at once.
-    pub fn seat(&mut self, worker: WorkerId, seats: u32) {
+    /// Registers that the worker computes what it lacks.
+    pub fn compute_alone(&mut self, worker: WorkerId) {
+        self.fleet.compute_alone(worker);
+    }
+
+    /// The worker computes so many sequences at once; without a number that is learnt.
+    pub fn seat(&mut self, worker: WorkerId, seats: Option<u32>) {
         self.fleet.seat(worker, seats);
+    }
+
+    /// Requests go to the worker by other settings.
+    pub fn resettled(&mut self, worker: WorkerId) {
+        self.fleet.resettled(worker);
     }
 
     /// Records the tokens per second that the worker fetched; zero before its first fetch.

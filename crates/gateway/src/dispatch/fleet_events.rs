@@ -1,6 +1,6 @@
 //! Fleet events: what probes, scrapes, KV events, drains and membership tell the core.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use overdraft_core::fleet::{Probe, Scraped, WorkerId};
 use overdraft_core::memory_drift::Step;
@@ -9,13 +9,25 @@ use overdraft_core::route::Router;
 use overdraft_units::{BlockSize, Micros, Tokens};
 
 use super::dispatcher::Dispatcher;
+use super::members::Member;
 
-/// What the core is told of a worker when it joins.
+/// What the core is told of the settings of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
     pub(crate) shares_blocks: bool,
     /// Sequences that it computes at once, where that is configured.
     pub(crate) sequences_max: Option<u32>,
+}
+
+impl Traits {
+    fn tell(self, router: &mut Router, worker: WorkerId) {
+        if self.shares_blocks {
+            router.share_blocks(worker);
+        } else {
+            router.compute_alone(worker);
+        }
+        router.seat(worker, self.sequences_max);
+    }
 }
 
 impl Dispatcher {
@@ -29,14 +41,20 @@ impl Dispatcher {
     ) -> Option<WorkerId> {
         let mut router = self.router();
         let id = router.join(tag)?;
-        if traits.shares_blocks {
-            router.share_blocks(id);
-        }
-        if let Some(seats) = traits.sequences_max {
-            router.seat(id, seats);
-        }
+        traits.tell(&mut router, id);
         seat(id);
         Some(id)
+    }
+
+    /// A worker goes by other settings: `member` takes the place that it had. What is known of it stays, and what it
+    /// has in flight goes on.
+    pub(crate) fn resettle(&self, traits: Traits, member: Arc<Member>) {
+        let mut router = self.router();
+        traits.tell(&mut router, member.id);
+        router.resettled(member.id);
+        drop(router);
+        self.members.replace(member);
+        self.readmit();
     }
 
     /// A worker leaves the fleet; whether an operator or a notice had it drained.

@@ -14,7 +14,7 @@ use overdraft_core::fleet::WorkerId;
 use overdraft_core::resume::Ability;
 use overdraft_units::{self as units, Micros};
 use overdraft_wire::prometheus::engine::WorkerReport;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use xxhash_rust::xxh3::xxh3_64;
@@ -34,8 +34,15 @@ pub(crate) struct Member {
     pub(super) board_number: u64,
     pub(crate) settings: WorkerSettings,
     pub(crate) upstream: Arc<Upstream>,
+    /// What stays where its settings change: requests under way hold the member that they were sent to.
+    state: Arc<State>,
+}
+
+/// What is known of a worker whatever its settings, and what watches it.
+#[derive(Debug, Default)]
+struct State {
     /// The fields of the gateway's own that it does not take.
-    pub(crate) refusals: FieldRefusals,
+    refusals: FieldRefusals,
     /// How it can be asked to score drafts.
     abilities: Mutex<Abilities>,
     /// Whether it asks for a key that the gateway does not have, and the models that it listed to a client's.
@@ -58,6 +65,8 @@ pub(crate) struct Member {
     watchers: Mutex<JoinSet<()>>,
     /// What its engine last reported of itself.
     reports: Mutex<Option<WorkerReport>>,
+    /// Tells of other settings.
+    changes: watch::Sender<()>,
 }
 
 impl Member {
@@ -66,58 +75,56 @@ impl Member {
         let name: Arc<str> = upstream.name().into();
         let address = settings.url.trim_end_matches('/');
         let board_number = xxh3_64(format!("{name} {address}").as_bytes());
-        let (abilities, watchers, reports) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (refusals, lock) = (FieldRefusals::default(), Mutex::default());
-        let (still, is_still) = (Notify::new(), AtomicBool::new(false));
-        let (resume_ability, leaves_since) = (Mutex::default(), AtomicU64::new(0));
-        Self {
-            id,
-            name,
-            board_number,
-            settings,
-            upstream,
-            refusals,
-            abilities,
-            lock,
-            still,
-            is_still,
-            is_paused: AtomicBool::new(false),
-            resume_ability,
-            leaves_since,
-            down_since: AtomicU64::new(0),
-            is_asked: AtomicBool::new(false),
-            watchers,
-            reports,
+        Self { id, name, board_number, settings, upstream, state: Arc::default() }
+    }
+
+    /// The same worker by other settings.
+    pub(crate) fn with(&self, settings: WorkerSettings, upstream: Arc<Upstream>) -> Self {
+        if upstream.key != self.upstream.key {
+            // Whether it takes this key is for the next look to tell.
+            self.unlocked();
         }
+        let (name, state) = (Arc::clone(&self.name), Arc::clone(&self.state));
+        Self { id: self.id, name, board_number: self.board_number, settings, upstream, state }
+    }
+
+    /// The changes of its settings from now on.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes(self.state.changes.subscribe())
+    }
+
+    /// The fields of the gateway's own that it does not take.
+    pub(crate) fn refusals(&self) -> &FieldRefusals {
+        &self.state.refusals
     }
 
     /// Whether its engine computes nothing though it has work, as far as it tells.
     pub(crate) fn note_standstill(&self, is_still: bool) {
-        self.is_still.store(is_still, Ordering::Relaxed);
+        self.state.is_still.store(is_still, Ordering::Relaxed);
         if is_still {
-            self.still.notify_waiters();
+            self.state.still.notify_waiters();
         }
     }
 
     /// Whether its engine computed nothing when it last told.
     pub(crate) fn is_still(&self) -> bool {
-        self.is_still.load(Ordering::Relaxed)
+        self.state.is_still.load(Ordering::Relaxed)
     }
 
     /// Whether its engine had work and counted nothing between its last two reports, which one long step does too.
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused.load(Ordering::Relaxed)
+        self.state.is_paused.load(Ordering::Relaxed)
     }
 
     /// It had work and counted nothing since the report before, or it did not.
     pub(crate) fn note_pause(&self, is_paused: bool) {
-        self.is_paused.store(is_paused, Ordering::Relaxed);
+        self.state.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
     /// Resolves when its engine stands still, `from` then on.
     pub(crate) async fn until_still(&self, from: Instant) {
         loop {
-            self.still.notified().await;
+            self.state.still.notified().await;
             if from <= Instant::now() {
                 return;
             }
@@ -156,50 +163,50 @@ impl Member {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How it can be asked to score drafts.
     pub(crate) fn abilities(&self) -> MutexGuard<'_, Abilities> {
-        self.abilities.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.abilities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its engine reported this of itself.
     pub(crate) fn reported(&self, report: WorkerReport) {
-        *self.reports.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+        *self.state.reports.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
     }
 
     /// What its engine last reported of itself.
     pub(crate) fn report(&self) -> Option<WorkerReport> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What it understands of what resuming needs.
     pub(crate) fn resume_ability(&self) -> MutexGuard<'_, Ability> {
-        self.resume_ability.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.resume_ability.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It is sent nothing new from `now` on; or is again.
     pub(crate) fn leaves(&self, now: Option<units::Instant>) {
-        store(&self.leaves_since, now);
+        store(&self.state.leaves_since, now);
     }
 
     /// It takes nothing new any more, as was found at `now`, and may go on with what it has: so does a process that was
     /// told to end.
     pub(crate) fn went_down(&self, now: units::Instant) {
-        if self.down_since.load(Ordering::Relaxed) == 0 {
-            store(&self.down_since, Some(now));
+        if self.state.down_since.load(Ordering::Relaxed) == 0 {
+            store(&self.state.down_since, Some(now));
         }
     }
 
     /// It is up again.
     pub(crate) fn came_up(&self) {
-        store(&self.down_since, None);
+        store(&self.state.down_since, None);
     }
 
     /// Since when it has been sent nothing new: it drains, or is down.
     pub(crate) fn leaves_since(&self) -> Option<units::Instant> {
-        let since = [&self.leaves_since, &self.down_since].map(|since| {
+        let since = [&self.state.leaves_since, &self.state.down_since].map(|since| {
             let since = since.load(Ordering::Relaxed).checked_sub(1)?;
             Some(units::Instant::ORIGIN + Micros::new(since))
         });
@@ -208,12 +215,36 @@ impl Member {
 
     /// The tasks that watch it.
     pub(crate) fn watchers(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends its watchers.
     pub(crate) fn dismiss(&self) {
         self.watchers().abort_all();
+    }
+}
+
+/// Changes of the settings of one worker.
+#[derive(Debug)]
+pub(crate) struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            // The worker is gone, and nobody changes it any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits for one after which `is_other` holds.
+    pub(crate) async fn until(&mut self, is_other: impl Fn() -> bool) {
+        loop {
+            self.next().await;
+            if is_other() {
+                return;
+            }
+        }
     }
 }
 
@@ -277,7 +308,7 @@ impl Members {
 
     /// A member was looked at, or will not be any more.
     pub(crate) fn asked(&self, member: &Member) {
-        if !member.is_asked.swap(true, Ordering::Relaxed) {
+        if !member.state.is_asked.swap(true, Ordering::Relaxed) {
             self.first_looks.notify_waiters();
         }
     }
@@ -295,7 +326,7 @@ impl Members {
             return false;
         }
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        places.iter().flatten().all(|member| member.is_asked.load(Ordering::Relaxed))
+        places.iter().flatten().all(|member| member.state.is_asked.load(Ordering::Relaxed))
     }
 
     /// Waits until that is so, for so long at most and only soon after a start; whether there was anything to wait for.
@@ -330,5 +361,12 @@ impl Members {
             places.resize_with(place + 1, || None);
         }
         places[place] = Some(member);
+    }
+
+    /// Puts a member in the place of the same worker by its settings before, and tells what watches it.
+    pub(crate) fn replace(&self, member: Arc<Member>) {
+        let state = Arc::clone(&member.state);
+        self.seat(member);
+        state.changes.send_replace(());
     }
 }

@@ -17,7 +17,7 @@ use super::Fleet;
 use super::kv_sources::Asked;
 use crate::dispatch::Dispatcher;
 use crate::fleet::kv_events::{Feeds, Note, Sink, Topic, block_size_of, follow};
-use crate::settings::KvEvents;
+use crate::settings::{KvEvents, WorkerSettings};
 
 /// Every word that tells what came of a report.
 pub(crate) const RESULTS: &[&str] =
@@ -29,13 +29,30 @@ pub(super) const ASK_SOON: Duration = Duration::from_millis(200);
 /// Tokens to a block of a worker that has not said so: what vLLM has unless it is told otherwise.
 const BLOCK_FIRST: BlockSize = BlockSize::new(16).expect("16 is not zero");
 
-/// Follows what one worker reports until it is dropped.
+/// Follows what one worker reports, where its settings say that it does, until it is dropped.
 pub(crate) async fn listen(fleet: Arc<Fleet>, worker: WorkerId) {
-    let settings = fleet.dispatcher.member(worker).settings.clone();
+    let mut changes = fleet.dispatcher.member(worker).changes();
+    loop {
+        let settings = fleet.dispatcher.member(worker).settings.clone();
+        let known = &settings.kv_events;
+        let is_elsewhere = || fleet.dispatcher.member(worker).settings.kv_events != *known;
+        tokio::select! {
+            never = listen_as(&fleet, worker, &settings) => match never {},
+            () = changes.until(is_elsewhere) => {}
+        }
+        if *known != KvEvents::Off {
+            // What was heard so far will not be kept up to date.
+            fleet.dispatcher.restarted(worker);
+        }
+    }
+}
+
+/// Follows what one worker reports where `settings` say.
+async fn listen_as(fleet: &Arc<Fleet>, worker: WorkerId, settings: &WorkerSettings) -> Infallible {
     let mut asked = Asked::default();
     loop {
         let (source, topic) = match &settings.kv_events {
-            KvEvents::Off => return,
+            KvEvents::Off => std::future::pending().await,
             KvEvents::At { endpoint, replay, topic } => {
                 let rank = settings.data_parallel_rank.unwrap_or(0);
                 let source = Source {
@@ -46,13 +63,13 @@ pub(crate) async fn listen(fleet: Arc<Fleet>, worker: WorkerId) {
                 };
                 (source.of_rank(rank), Topic::Configured)
             }
-            KvEvents::Ask => (asked.source(&fleet, worker).await, Topic::Told),
+            KvEvents::Ask => (asked.source(fleet, worker).await, Topic::Told),
         };
         let lost = fleet.dispatcher.view().cache_losses(worker);
         tokio::select! {
-            never = follow_one(&fleet, worker, source, topic, lost) => match never {},
+            never = follow_one(fleet, worker, source, topic, lost) => match never {},
             // Who comes back may report elsewhere, and what it has reported is forgotten in any case.
-            () = until_gone(&fleet, worker, lost, &settings.kv_events) => {}
+            () = until_gone(fleet, worker, lost, &settings.kv_events) => {}
         }
     }
 }

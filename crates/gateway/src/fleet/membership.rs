@@ -2,7 +2,8 @@
 //!
 //! The settings and every discovery name workers; the fleet is their union, by address. A new
 //! worker joins the fleet and gets its watchers; one that no source names any more leaves, its
-//! watchers end, and its requests in flight may finish. The core assigns the ids.
+//! watchers end, and its requests in flight may finish. A worker that keeps its address and its name
+//! stays, however its settings change, with all that is known of it. The core assigns the ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -76,27 +77,46 @@ impl Membership {
         };
         fleet.ranks.retain(named);
         self.dismiss_all_but(&wanted, fleet);
-        for (url, mut worker) in wanted {
-            if self.members.contains_key(&url) {
-                continue;
-            }
-            let asked = worker.clone();
-            self.distinguish(&mut worker);
-            match join(fleet, &worker, watch) {
-                Ok(id) => {
-                    if self.drained.remove(&url) {
-                        fleet.dispatcher.drain(id);
-                    }
-                    self.members.insert(url, (id, asked));
-                }
-                Err(error) => tracing::error!(url, %error, "worker cannot join the fleet"),
+        for (url, worker) in wanted {
+            if let Err(error) = self.seat(fleet, &url, worker, watch) {
+                let stays = self.members.contains_key(&url);
+                let so = if stays { "keeps its old settings" } else { "cannot join the fleet" };
+                tracing::error!(url, %error, "worker {so}");
             }
         }
         fleet.dispatcher.members.named_by(self.named.len());
     }
 
+    /// Makes `worker` the member at a place, or has the one that is there go by its settings.
+    fn seat(
+        &mut self,
+        fleet: &Arc<Fleet>,
+        url: &str,
+        worker: WorkerSettings,
+        watch: Watch,
+    ) -> Result<(), GatewayError> {
+        if let Some((id, known)) = self.members.get_mut(url) {
+            if *known != worker {
+                resettle(fleet, *id, &worker)?;
+                *known = worker;
+            }
+            return Ok(());
+        }
+        let mut told = worker.clone();
+        self.distinguish(&mut told);
+        let id = join(fleet, &told, watch)?;
+        if self.drained.remove(url) {
+            fleet.dispatcher.drain(id);
+        }
+        self.members.insert(url.to_owned(), (id, worker));
+        Ok(())
+    }
+
     fn dismiss_all_but(&mut self, wanted: &IndexMap<String, WorkerSettings>, fleet: &Fleet) {
-        let unwanted = |url: &str, known| wanted.get(url).is_none_or(|wanted| wanted != known);
+        // By another name it is another worker: the name is what gateways know it by.
+        let unwanted = |url: &str, known: &WorkerSettings| {
+            wanted.get(url).is_none_or(|wanted| wanted.name != known.name)
+        };
         let gone: Vec<String> = self
             .members
             .iter()
@@ -146,20 +166,41 @@ fn join(
     watch: Watch,
 ) -> Result<WorkerId, GatewayError> {
     let dispatcher = &fleet.dispatcher;
-    let address = worker.check()?;
-    let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
-    let tls = fleet.worker_tls.of(&worker.traits, &address);
-    let tls = tls.map_err(|error| worker.tls_error(error))?;
-    let upstream = Upstream::new(name, address, &dispatcher.settings());
-    let upstream = upstream.with_key(&worker.traits).with_tls(tls);
-    let upstream = Arc::new(upstream.with_rank(worker.data_parallel_rank));
+    let upstream = upstream(fleet, worker)?;
     let tag = xxh3_64(worker.name.as_bytes());
-    let sequences_max = worker.traits.sequences_max.map(NonZeroU32::get);
-    let traits = Traits { shares_blocks: worker.traits.kv_share, sequences_max };
-    let joined = dispatcher.join(tag, traits, |id| {
+    let joined = dispatcher.join(tag, traits(worker), |id| {
         dispatcher.members.seat(Arc::new(Member::new(id, worker.clone(), upstream)));
     });
     let id = joined.ok_or(GatewayError::TooManyWorkers { count: WORKERS_MAX + 1 })?;
     *dispatcher.member(id).watchers() = watch(fleet, id);
     Ok(id)
+}
+
+/// Has a member go by other settings. It keeps its place in the core: its health, the drain that it was told, what its
+/// cache holds and how fast it is are known as before. What watches it heeds what changed.
+fn resettle(fleet: &Fleet, id: WorkerId, asked: &WorkerSettings) -> Result<(), GatewayError> {
+    let member = fleet.dispatcher.member(id);
+    // By the name that it was given when it joined, should its own have been taken.
+    let worker = WorkerSettings { name: member.settings.name.clone(), ..asked.clone() };
+    let upstream = upstream(fleet, &worker)?;
+    tracing::info!(worker = worker.name, url = worker.url, "worker has other settings");
+    let traits = traits(&worker);
+    fleet.dispatcher.resettle(traits, Arc::new(member.with(worker, upstream)));
+    Ok(())
+}
+
+/// How a worker is spoken to.
+fn upstream(fleet: &Fleet, worker: &WorkerSettings) -> Result<Arc<Upstream>, GatewayError> {
+    let address = worker.check()?;
+    let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
+    let tls = fleet.worker_tls.of(&worker.traits, &address);
+    let tls = tls.map_err(|error| worker.tls_error(error))?;
+    let upstream = Upstream::new(name, address, &fleet.dispatcher.settings());
+    let upstream = upstream.with_key(&worker.traits).with_tls(tls);
+    Ok(Arc::new(upstream.with_rank(worker.data_parallel_rank)))
+}
+
+fn traits(worker: &WorkerSettings) -> Traits {
+    let sequences_max = worker.traits.sequences_max.map(NonZeroU32::get);
+    Traits { shares_blocks: worker.traits.kv_share, sequences_max }
 }

@@ -49,21 +49,28 @@ enum Seen {
 /// Watches one worker until it is dropped.
 pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
     let mut memory = Memory::default();
+    let mut changes = fleet.dispatcher.member(worker).changes();
     loop {
         look(&fleet, worker, &mut memory).await;
         fleet.dispatcher.members.asked(&fleet.dispatcher.member(worker));
         fleet.dispatcher.upstream(worker).sweep();
         let unproven = fleet.dispatcher.view().fleet().worker(worker).health() == Health::Unproven;
         let interval = fleet.settings().probe.interval;
-        sleep(if unproven { interval.min(INTERVAL_UNPROVEN) } else { interval }).await;
+        tokio::select! {
+            () = sleep(if unproven { interval.min(INTERVAL_UNPROVEN) } else { interval }) => {}
+            // It was judged by the settings before.
+            () = changes.next() => memory.tell_again(),
+        }
     }
 }
 
 /// What is remembered between two looks.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// The list of models that was taken in last; an equal one is not read again.
+    /// The list of models that was taken in last; an equal one is not read again, ...
     listed: Bytes,
+    /// ... unless others of them are asked of it now.
+    serves: Vec<String>,
     warmth: Warmth,
     /// Whether it was told that the worker asks for a key.
     is_locked_told: bool,
@@ -71,9 +78,17 @@ pub(super) struct Memory {
     obstacle_told: Option<&'static str>,
 }
 
+impl Memory {
+    /// Other settings are in force: what was wrong with those before is told again if it is wrong with these.
+    const fn tell_again(&mut self) {
+        self.is_locked_told = false;
+        self.obstacle_told = None;
+    }
+}
+
 /// Probes once.
 pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
-    let Memory { listed, warmth, is_locked_told, obstacle_told } = memory;
+    let Memory { listed, serves, warmth, is_locked_told, obstacle_told } = memory;
     let member = fleet.dispatcher.member(worker);
     let settings = fleet.settings().probe;
     let begun = Instant::now();
@@ -91,9 +106,10 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
     let is_up = || health().is_up();
     let before = health();
     let was_up = before.is_up();
+    let asked = &member.settings.traits.serves;
     warmth.observe(before);
     match seen {
-        Seen::Ready(list) => match Listing::parse(&list, &member.settings.traits.serves) {
+        Seen::Ready(list) => match Listing::parse(&list, asked) {
             Some(listing) => {
                 let names = listing.names();
                 let wanted = member.settings.model.as_ref();
@@ -104,10 +120,11 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
                     fleet.dispatcher.probed(worker, Probe::Unready);
                 } else {
                     fleet.tokenizers.look_for(worker, &names, || Arc::clone(&member.upstream));
-                    if *listed != list {
+                    if *listed != list || *serves != *asked {
                         tell_unlisted(&member, &names);
                         fleet.models.note(worker, Some(listing));
                         *listed = list;
+                        serves.clone_from(asked);
                     }
                     // Last, so that a model whose worker is up is in the list. Who was restarted
                     // meanwhile may be another process than the one that answered, and cold: the next
@@ -130,7 +147,7 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
     }
     if matches!(health(), Health::Failing { cause, .. } if cause.loses_the_cache()) {
         // Whoever comes back is another process, and may take what this one refused.
-        member.refusals.forget();
+        member.refusals().forget();
         member.unlocked();
         *member.abilities() = Abilities::default();
         fleet.tokenizers.gone(worker);

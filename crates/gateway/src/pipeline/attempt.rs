@@ -265,7 +265,7 @@ fn callee(member: &Member, info: &RequestInfo, question: &Question<'_>) -> Calle
 
 /// Says once which field of the gateway's own a worker refuses.
 fn tell_refused(member: &Member, field: OwnField, so: &'static str) {
-    if member.refusals.note(field) {
+    if member.refusals().note(field) {
         tracing::warn!(
             worker = member.upstream.name(),
             field = field.name(),

@@ -83,7 +83,7 @@ impl Content {
     /// What the gateway asks of one worker for itself.
     pub(crate) fn extras(&self, worker: &Member) -> Extras {
         let is_told = worker.settings.traits.stream_options == StreamOptions::Asked
-            && !worker.refusals.include(OwnField::StreamOptions);
+            && !worker.refusals().include(OwnField::StreamOptions);
         let ability = *worker.resume_ability();
         let extras = self.tracked.map(|tracked| tracked.extras(ability)).unwrap_or_default();
         Extras { counts: extras.counts && is_told, ..extras }
@@ -94,7 +94,7 @@ impl Content {
         if info.work != Work::Generation || self.front == Front::Shut {
             return Added::default();
         }
-        let is_refused = |field| worker.refusals.include(field);
+        let is_refused = |field| worker.refusals().include(field);
         let traits = &worker.settings.traits;
         let is_salted = traits.cache_salt == SaltPolicy::Told;
         let ranks = traits.priority_scheduling && !is_refused(OwnField::Rank);

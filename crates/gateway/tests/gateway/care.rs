@@ -158,6 +158,18 @@ async fn a_worker_that_an_operator_drains_during_its_repair_stays_drained() {
 }
 
 #[tokio::test]
+async fn memory_is_read_from_the_reload_on_that_says_where() {
+    let mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| drop(manner.pages.insert("/memory", page(500))));
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut settings = gateway.settings();
+    let restart = RestartHook::Command { argv: vec!["true".to_owned()], timeout: NEVER };
+    watched(&mut settings, &mock, restart);
+    gateway.change(settings);
+    settled(&gateway).await;
+}
+
+#[tokio::test]
 async fn a_command_that_fails_leaves_the_worker_as_it_was() {
     let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
     mocks[0].behave(|manner| drop(manner.pages.insert("/memory", page(500))));

@@ -36,6 +36,7 @@ mod keys;
 mod passing;
 mod refusing;
 mod relaying;
+mod reloading;
 mod reporting;
 mod resuming;
 mod resuming_hidden;

@@ -3,6 +3,7 @@
 //! One task per worker that has a memory source reads the exporter's page and hands the share to
 //! the core. An unusable page is logged once and changes nothing.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,18 +28,29 @@ enum MemoryFault {
     Page(#[from] MemoryError),
 }
 
-/// Reads one worker's memory until it is dropped; at once done where there is nowhere to read it.
+/// Reads one worker's memory, where its settings say that it can be read, until it is dropped.
 pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
-    let member = fleet.dispatcher.member(worker);
-    let Some(source) = member.settings.care.memory.clone() else { return };
-    drop(member);
+    let mut changes = fleet.dispatcher.member(worker).changes();
+    loop {
+        let source = fleet.dispatcher.member(worker).settings.care.memory.clone();
+        let is_elsewhere = || fleet.dispatcher.member(worker).settings.care.memory != source;
+        tokio::select! {
+            never = read(&fleet, worker, source.as_ref()) => match never {},
+            () = changes.until(is_elsewhere) => {}
+        }
+    }
+}
+
+/// Reads one worker's memory at `source`, if there is one.
+async fn read(fleet: &Fleet, worker: WorkerId, source: Option<&MemorySource>) -> Infallible {
+    let Some(source) = source else { return std::future::pending().await };
     let mut known = true;
     loop {
-        let looked = look(&fleet, &source).await;
+        let looked = look(fleet, source).await;
         let name = fleet.dispatcher.upstream(worker);
         match looked {
             Ok(memory_permille) => {
-                note(&fleet, worker, memory_permille);
+                note(fleet, worker, memory_permille);
                 if !known {
                     tracing::info!(worker = name.name(), "memory of the worker is known again");
                 }

@@ -71,7 +71,11 @@ fn take(fleet: &Arc<Fleet>, worker: WorkerId, step: Step, hooks: &mut JoinSet<(W
             );
         }
         Step::Restart => {
-            let Some(hook) = member.settings.care.restart.clone() else { return };
+            let Some(hook) = member.settings.care.restart.clone() else {
+                // It was unset while the worker drained.
+                fleet.repairs.watch().hooked(worker, Hooked::Failed);
+                return;
+            };
             tracing::warn!(worker = name, "worker is being restarted");
             let occasion = Occasion {
                 worker: name.to_owned(),

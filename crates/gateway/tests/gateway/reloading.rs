@@ -1,0 +1,80 @@
+//! Reloads: what stays as it is when settings change, and what leaves with them.
+
+use std::num::NonZeroU32;
+
+use overdraft_gateway::{Token, WarmUp};
+
+use crate::harness::{ANSWER, Gateway, MODEL, in_time};
+use crate::mock::Mock;
+use crate::routing::until;
+
+/// Asks once and is answered; the credentials that the worker was shown.
+async fn asked(gateway: &Gateway, mock: &mut Mock) -> Option<String> {
+    let mut client = gateway.chat("").await;
+    let call = tokio::select! {
+        call = mock.call() => call,
+        (head, body) = client.whole() => panic!("{}: {body}", head.status),
+    };
+    assert!(call.head.starts_with("POST /v1/chat/completions "), "{}", call.head);
+    let shown = call.header("authorization").map(str::to_owned);
+    call.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    shown
+}
+
+#[tokio::test]
+async fn a_worker_whose_settings_change_is_up_all_along_and_not_warmed_up_again() {
+    for warm_up in [WarmUp::AfterRepair, WarmUp::Always] {
+        let mut mock = Mock::start(&[MODEL, "other"]).await;
+        let gateway = Gateway::start_unready(&[&mock], |settings| {
+            settings.workers[0].care.warm_up = warm_up;
+        })
+        .await;
+        if warm_up == WarmUp::Always {
+            let call = mock.call().await;
+            assert!(call.head.starts_with("POST /v1/completions "), "{}", call.head);
+            call.answer(200, ANSWER).await;
+        }
+        gateway.until_up(1).await;
+        let mut settings = gateway.settings();
+        let traits = &mut settings.workers[0].traits;
+        traits.api_key = Some(Token::new("sk-2"));
+        traits.serves = vec![MODEL.to_owned()];
+        gateway.change(settings);
+        in_time(async {
+            loop {
+                let shown = asked(&gateway, &mut mock).await;
+                // Once it has been looked at by its new settings, it lists no other model.
+                let (_, list) = gateway.client().await.get("/v1/models").await;
+                if shown.as_deref() == Some("Bearer sk-2") && !list.contains("other") {
+                    return;
+                }
+            }
+        })
+        .await;
+        assert!(mock.is_idle(), "it was warmed up again");
+    }
+}
+
+#[tokio::test]
+async fn what_is_set_of_a_worker_is_unset_with_its_line_and_the_worker_stays() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.client().await;
+    client.post("/admin/workers/worker-0/drain", "").await;
+    client.whole().await;
+    for seats in [Some(7), Some(9), None] {
+        let mut settings = gateway.settings();
+        settings.workers[0].traits.sequences_max = seats.and_then(NonZeroU32::new);
+        settings.workers[0].traits.kv_share = seats == Some(9);
+        gateway.change(settings);
+        let list = until(&gateway, |list| {
+            list["workers"][0]["max_num_seqs"].as_u64() == seats.map(u64::from)
+        })
+        .await;
+        assert_eq!(list["workers"][0]["draining"], true, "the operator's order holds");
+    }
+    client.post("/admin/workers/worker-0/rejoin", "").await;
+    client.whole().await;
+    assert_eq!(asked(&gateway, &mut mock).await, None);
+}
