@@ -3,6 +3,7 @@
 //! One task takes in what settings and discoveries name and keeps the membership; each discovery and each
 //! worker has tasks of its own that it owns. When the background ends, all of them do.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::discovery::{self, Found, Reporter};
+use crate::discovery::{self, Found, FoundWorker, Reporter};
 use crate::fleet::membership::Membership;
 use crate::fleet::{
     Fleet, drain_on_notice, find_wanted_tokenizers, maintenance, scaling, watch_worker,
     worker_hours,
 };
 use crate::server::{Gateway, keep_history};
-use crate::settings::GatewaySettings;
+use crate::settings::{GatewaySettings, Source};
 use crate::sync::PeerSync;
 use crate::{cache, cascade};
 
@@ -33,6 +34,9 @@ const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// The settings are source zero of workers, discoveries follow.
 const SETTINGS: usize = 0;
+
+/// The number of the first of these.
+const FIRST_SOURCE: usize = SETTINGS + 1;
 
 /// What ends the watching when it goes.
 #[derive(Debug)]
@@ -116,68 +120,108 @@ fn export_spans(gateway: &Gateway) -> (JoinSet<()>, oneshot::Sender<()>) {
 }
 
 async fn keep(gateway: Arc<Gateway>, mut settings: watch::Receiver<GatewaySettings>) {
-    let mut membership = Membership::default();
     let (sink, mut found) = mpsc::channel(MEMBERSHIPS_MAX);
-    let mut discoveries = discover(&gateway.fleet, &sink);
-    let workers = gateway.settings.settings().workers.clone();
-    membership.named(&gateway.fleet, SETTINGS, workers, watch_worker);
     let mut ranks = gateway.fleet.ranks.subscribe();
+    let mut roster = Roster::start(gateway, sink);
     loop {
         tokio::select! {
-            Ok(()) = ranks.changed() => membership.update(&gateway.fleet, watch_worker),
-            Some(Found { source, workers }) = found.recv() => {
-                membership.named(&gateway.fleet, source, workers, watch_worker);
-            }
-            changed = settings.changed() => {
-                if changed.is_err() {
-                    // Whoever could change them is gone; the rest goes on.
-                    settings_never(&mut found, &gateway.fleet, &mut membership).await;
-                    return;
-                }
-                let next = settings.borrow_and_update().clone();
-                if let Err(error) = next.check() {
-                    tracing::error!(%error, "the new settings cannot work; the old ones stay");
-                    continue;
-                }
-                let before = Arc::clone(&gateway.settings.settings());
-                let rediscover = next.discovery != before.discovery;
-                gateway.adopt(next);
-                if rediscover {
-                    discoveries.shutdown().await;
-                    // What those before still said goes by other numbers now.
-                    while found.try_recv().is_ok() {}
-                    discoveries = discover(&gateway.fleet, &sink);
-                    membership.renumber(|source| {
-                        let known = before.discovery.get(source.checked_sub(SETTINGS + 1)?)?;
-                        let now = gateway.settings.settings();
-                        let place = now.discovery.iter().position(|source| source == known)?;
-                        Some(SETTINGS + 1 + place)
-                    });
-                }
-                let workers = gateway.settings.settings().workers.clone();
-                membership.named(&gateway.fleet, SETTINGS, workers, watch_worker);
-                tracing::info!(discoveries = discoveries.len(), "new settings are in force");
-            }
+            Ok(()) = ranks.changed() => roster.update(),
+            Some(news) = found.recv() => roster.found(news),
+            next = changed(&mut settings) => roster.adopt(next, &mut found).await,
         }
     }
 }
 
-/// Follows discoveries alone.
-async fn settings_never(
-    found: &mut mpsc::Receiver<Found>,
-    fleet: &Arc<Fleet>,
-    membership: &mut Membership,
-) {
-    let mut ranks = fleet.ranks.subscribe();
-    loop {
-        tokio::select! {
-            Ok(()) = ranks.changed() => membership.update(fleet, watch_worker),
-            found = found.recv() => match found {
-                Some(Found { source, workers }) => {
-                    membership.named(fleet, source, workers, watch_worker);
-                }
-                None => return,
-            },
+/// The next settings. Where whoever could change them is gone there are none, and the rest goes on.
+async fn changed(settings: &mut watch::Receiver<GatewaySettings>) -> GatewaySettings {
+    if settings.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    settings.borrow_and_update().clone()
+}
+
+/// Who names workers, and the fleet that follows from it.
+struct Roster {
+    gateway: Arc<Gateway>,
+    membership: Membership,
+    discoveries: JoinSet<()>,
+    sink: mpsc::Sender<Found>,
+    /// What each source found last, by its number.
+    last: BTreeMap<usize, Vec<FoundWorker>>,
+}
+
+impl Roster {
+    fn start(gateway: Arc<Gateway>, sink: mpsc::Sender<Found>) -> Self {
+        let discoveries = discover(&gateway.fleet, &sink);
+        let (membership, last) = (Membership::default(), BTreeMap::new());
+        let mut roster = Self { gateway, membership, discoveries, sink, last };
+        roster.name();
+        roster
+    }
+
+    /// Takes in what the settings name.
+    fn name(&mut self) {
+        let workers = self.gateway.settings.settings().workers.clone();
+        self.membership.named(&self.gateway.fleet, SETTINGS, workers, watch_worker);
+    }
+
+    /// Takes in what a source found.
+    fn found(&mut self, news: Found) {
+        let Found { source, workers, found } = news;
+        self.last.insert(source, found);
+        self.membership.named(&self.gateway.fleet, source, workers, watch_worker);
+    }
+
+    fn update(&mut self) {
+        self.membership.update(&self.gateway.fleet, watch_worker);
+    }
+
+    /// Puts other settings in force, if they can work.
+    async fn adopt(&mut self, next: GatewaySettings, found: &mut mpsc::Receiver<Found>) {
+        if let Err(error) = next.check() {
+            tracing::error!(%error, "the new settings cannot work; the old ones stay");
+            return;
+        }
+        let before = Arc::clone(&self.gateway.settings.settings());
+        let rediscover = next.discovery != before.discovery;
+        self.gateway.adopt(next);
+        if rediscover {
+            self.discoveries.shutdown().await;
+            // The last words of those before, which go by other numbers from here on.
+            while let Ok(news) = found.try_recv() {
+                self.found(news);
+            }
+            self.succeed(&before.discovery);
+        }
+        self.name();
+        let discoveries = self.discoveries.len();
+        tracing::info!(discoveries, "new settings are in force");
+    }
+
+    /// Starts the sources of the settings now. What a source of `before` named stands until its successor has spoken.
+    fn succeed(&mut self, before: &[Source]) {
+        self.discoveries = discover(&self.gateway.fleet, &self.sink);
+        let settings = Arc::clone(&self.gateway.settings.settings());
+        let successors = discovery::successors(before, &settings.discovery);
+        let number = |source: usize| {
+            let place = successors.get(&source.checked_sub(FIRST_SOURCE)?)?;
+            Some(FIRST_SOURCE + place)
+        };
+        self.membership.renumber(number);
+        let last = std::mem::take(&mut self.last).into_iter();
+        self.last = last.filter_map(|(source, found)| Some((number(source)?, found))).collect();
+        for (place, source) in settings.discovery.iter().enumerate() {
+            let number = FIRST_SOURCE + place;
+            // Those that the settings name are told at once.
+            let Some(found) = self.last.get(&number).filter(|found| !found.is_empty()) else {
+                continue;
+            };
+            match discovery::settle_anew(source, found) {
+                Ok(workers) => self.membership.note(number, workers),
+                Err(error) => tracing::warn!(
+                    %source, error, "workers found before keep their settings until the source tells them anew"
+                ),
+            }
         }
     }
 }
@@ -187,7 +231,7 @@ fn discover(fleet: &Fleet, sink: &mpsc::Sender<Found>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let mut standings = Vec::new();
     for (index, source) in fleet.settings().discovery.iter().enumerate() {
-        let (reporter, standing) = Reporter::new(SETTINGS + 1 + index, source, sink.clone());
+        let (reporter, standing) = Reporter::new(FIRST_SOURCE + index, source, sink.clone());
         standings.push((source.to_string(), standing));
         tasks.spawn(discovery::watch(source.clone(), reporter));
     }

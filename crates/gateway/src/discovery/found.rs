@@ -7,7 +7,7 @@ use crate::settings::{GatewayError, Pool, WorkerSettings};
 
 /// A worker that a source names; ordered by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FoundWorker {
+pub(crate) struct FoundWorker {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) pool: Pool,

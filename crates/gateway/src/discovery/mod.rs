@@ -15,8 +15,11 @@ mod found;
 mod kubernetes;
 mod patience;
 mod report;
+mod succession;
 
+pub(crate) use self::found::FoundWorker;
 pub(crate) use self::report::{Found, Reporter, Standing};
+pub(crate) use self::succession::{settle_anew, successors};
 use crate::settings::Source;
 
 /// Sends the workers that `source` knows to `reporter`, until its receiver is dropped.

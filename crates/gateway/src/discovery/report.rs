@@ -19,6 +19,9 @@ pub(crate) struct Found {
     pub(crate) source: usize,
     /// All of them, by name; a worker that is not among them any more is to be drained.
     pub(crate) workers: Vec<WorkerSettings>,
+    /// The same as they were found, before the settings of the source described them; nothing where
+    /// the settings name them.
+    pub(crate) found: Vec<FoundWorker>,
 }
 
 /// Whether what is known of a source is what it says now.
@@ -90,7 +93,8 @@ impl Reporter {
     }
 
     pub(super) async fn hand_on(&mut self, workers: Vec<WorkerSettings>) {
-        let membership = Found { source: self.source, workers };
+        let found = self.known.clone().unwrap_or_default();
+        let membership = Found { source: self.source, workers, found };
         // That nobody listens is noticed where the source is watched, which then ends.
         let _told = self.sink.send(membership).await;
     }
@@ -115,7 +119,7 @@ impl Reporter {
 }
 
 /// The settings of all of them, or why the gateway would refuse such a set.
-fn settle(workers: &[FoundWorker], each: &Each) -> Result<Vec<WorkerSettings>, String> {
+pub(super) fn settle(workers: &[FoundWorker], each: &Each) -> Result<Vec<WorkerSettings>, String> {
     if WORKERS_MAX < workers.len() {
         let count = workers.len();
         return Err(format!("`{count}` workers; at most {WORKERS_MAX} fit one gateway"));

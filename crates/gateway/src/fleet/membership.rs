@@ -43,6 +43,11 @@ impl Membership {
         self.named = renumbered.collect();
     }
 
+    /// Notes what `source` names now; it counts with the next word of any source.
+    pub(crate) fn note(&mut self, source: usize, workers: Vec<WorkerSettings>) {
+        self.named.insert(source, workers);
+    }
+
     /// Takes in what `source` names now.
     pub(crate) fn named(
         &mut self,
@@ -51,7 +56,7 @@ impl Membership {
         workers: Vec<WorkerSettings>,
         watch: Watch,
     ) {
-        self.named.insert(source, workers);
+        self.note(source, workers);
         self.update(fleet, watch);
     }
 

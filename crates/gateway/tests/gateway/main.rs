@@ -10,6 +10,9 @@
 mod client;
 mod harness;
 mod mock;
+#[path = "../../src/discovery/dns/tests/server.rs"]
+#[expect(dead_code, reason = "the resolver's own tests use the rest")]
+mod name_server;
 #[path = "../../../../tests/redis/server.rs"]
 #[expect(dead_code, reason = "the store's own tests use the rest")]
 mod redis;

@@ -2,11 +2,15 @@
 
 use std::num::NonZeroU32;
 
-use overdraft_gateway::{Token, WarmUp};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::rdata::A;
+use hickory_resolver::proto::rr::{RData, RecordType};
+use overdraft_gateway::{DnsSettings, Source, Token, WarmUp, WorkerSettings};
 
 use crate::harness::{ANSWER, Gateway, MODEL, in_time};
 use crate::mock::Mock;
-use crate::routing::until;
+use crate::name_server::{Reply, Server};
+use crate::routing::{until, workers};
 
 /// Asks once and is answered; the credentials that the worker was shown.
 async fn asked(gateway: &Gateway, mock: &mut Mock) -> Option<String> {
@@ -77,4 +81,47 @@ async fn what_is_set_of_a_worker_is_unset_with_its_line_and_the_worker_stays() {
     client.post("/admin/workers/worker-0/rejoin", "").await;
     client.whole().await;
     assert_eq!(asked(&gateway, &mut mock).await, None);
+}
+
+#[tokio::test]
+async fn a_source_whose_settings_change_keeps_its_workers_until_it_has_spoken() {
+    let (mut mock, other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let names = Server::start().await;
+    names.says(RecordType::A, Reply::Records(1, vec![RData::A(A::new(127, 0, 0, 1))]));
+    let mut source = DnsSettings::new("workers.test.", mock.address.port());
+    source.server = Some(names.address);
+    let gateway = Gateway::start_unready(&[], |settings| {
+        settings.discovery = vec![Source::Dns(source.clone())];
+    })
+    .await;
+    gateway.until_up(1).await;
+    for kind in [RecordType::A, RecordType::AAAA] {
+        names.says(kind, Reply::Refusal(ResponseCode::ServFail));
+    }
+    let mut settings = gateway.settings();
+    source.each.traits.sequences_max = NonZeroU32::new(7);
+    settings.discovery = vec![Source::Dns(source)];
+    gateway.change(settings.clone());
+    let list = in_time(async {
+        loop {
+            asked(&gateway, &mut mock).await;
+            let list = workers(&gateway).await;
+            let is_seated = list["workers"][0]["max_num_seqs"] == 7;
+            if is_seated && !list["sources"][0]["error"].is_null() {
+                return list;
+            }
+        }
+    })
+    .await;
+    assert_eq!(list["workers"][0]["health"], "up", "{list}");
+    // A source that is removed takes its workers along.
+    settings.discovery.clear();
+    settings.workers = vec![WorkerSettings::new(other.url())];
+    gateway.change(settings);
+    let only = other.address.to_string();
+    until(&gateway, |list| {
+        let all = list["workers"].as_array().unwrap();
+        all.len() == 1 && all[0]["name"] == only
+    })
+    .await;
 }

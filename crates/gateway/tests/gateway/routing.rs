@@ -56,7 +56,7 @@ async fn any_call(mocks: &mut [Mock]) -> crate::mock::Call {
     }
 }
 
-async fn workers(gateway: &Gateway) -> Value {
+pub(crate) async fn workers(gateway: &Gateway) -> Value {
     let (head, body) = gateway.client().await.get("/admin/workers").await;
     assert_eq!(head.status, 200, "{body}");
     serde_json::from_str(&body).unwrap()

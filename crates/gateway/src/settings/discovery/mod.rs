@@ -40,6 +40,18 @@ impl Source {
         }
     }
 
+    /// Whether it asks the same place as `other`, whatever else is set of it.
+    pub(crate) fn is_where(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dns(one), Self::Dns(other)) => one.name == other.name,
+            (Self::File(one), Self::File(other)) => one.path == other.path,
+            (Self::Kubernetes(one), Self::Kubernetes(other)) => {
+                (&one.service, &one.namespace) == (&other.service, &other.namespace)
+            }
+            _ => false,
+        }
+    }
+
     /// The model that its workers are said to serve, where all serve one.
     pub(crate) fn model(&self) -> Option<&str> {
         match self {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::CNAME;
@@ -13,7 +14,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::discovery::tests::LONG;
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(30);
 
 /// What is said about one kind of record.
 #[derive(Clone, Debug)]
