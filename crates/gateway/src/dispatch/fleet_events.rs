@@ -57,14 +57,10 @@ impl Dispatcher {
         self.readmit();
     }
 
-    /// A worker leaves the fleet; whether an operator or a notice had it drained.
-    pub(crate) fn leave(&self, worker: WorkerId) -> bool {
-        let mut router = self.router();
-        let was_draining = router.fleet().worker(worker).is_ordered_to_drain();
-        router.leave(worker);
-        drop(router);
+    /// A worker leaves the fleet.
+    pub(crate) fn leave(&self, worker: WorkerId) {
+        self.router().leave(worker);
         self.call_waiting();
-        was_draining
     }
 
     /// A worker is sent nothing new.

@@ -3,9 +3,10 @@
 //! The settings and every discovery name workers; the fleet is their union, by address. A new
 //! worker joins the fleet and gets its watchers; one that no source names any more leaves, its
 //! watchers end, and its requests in flight may finish. A worker that keeps its address and its name
-//! stays, however its settings change, with all that is known of it. The core assigns the ids.
+//! stays, however its settings change, with all that is known of it; of one that left nothing is
+//! remembered. The core assigns the ids.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -27,8 +28,6 @@ pub(crate) struct Membership {
     named: BTreeMap<usize, Vec<WorkerSettings>>,
     /// By address, and by rank where several engines are behind it.
     members: BTreeMap<String, (WorkerId, WorkerSettings)>,
-    /// Addresses of workers that were draining when they left.
-    drained: BTreeSet<String>,
 }
 
 /// Starts what watches a worker.
@@ -110,9 +109,6 @@ impl Membership {
         let mut told = worker.clone();
         self.distinguish(&mut told);
         let id = join(fleet, &told, watch)?;
-        if self.drained.remove(url) {
-            fleet.dispatcher.drain(id);
-        }
         self.members.insert(url.to_owned(), (id, worker));
         Ok(())
     }
@@ -141,11 +137,7 @@ impl Membership {
                     scrape::RESULTS,
                     kv_event_subscriber::RESULTS,
                 );
-                let told_to = !fleet.repairs.include(id);
-                if dispatcher.leave(id) && told_to && self.drained.len() < WORKERS_MAX {
-                    // Should it come back, it still is on its way out.
-                    self.drained.insert(url);
-                }
+                dispatcher.leave(id);
             }
         }
     }

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::rdata::A;
 use hickory_resolver::proto::rr::{RData, RecordType};
-use overdraft_gateway::{DnsSettings, Source, Token, WarmUp, WorkerSettings};
+use overdraft_gateway::{DnsSettings, FileSettings, Source, Token, WarmUp, WorkerSettings};
 
-use crate::harness::{ANSWER, Gateway, MODEL, in_time};
+use crate::harness::{ANSWER, Gateway, MODEL, SOON, in_time};
 use crate::mock::Mock;
 use crate::name_server::{Reply, Server};
 use crate::routing::{until, workers};
@@ -124,4 +124,37 @@ async fn a_source_whose_settings_change_keeps_its_workers_until_it_has_spoken() 
         all.len() == 1 && all[0]["name"] == only
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_drain_ends_with_the_worker_that_was_told_it() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("workers");
+    let write = |text: &str| {
+        let next = folder.path().join("next");
+        std::fs::write(&next, text).unwrap();
+        std::fs::rename(&next, &path).unwrap();
+    };
+    write(&format!("{} name=pod-1\n", mock.url()));
+    let gateway = Gateway::start_unready(&[], |settings| {
+        let mut file = FileSettings::new(path.clone());
+        file.interval = SOON;
+        settings.discovery = vec![Source::File(file)];
+    })
+    .await;
+    gateway.until_up(1).await;
+    let mut client = gateway.client().await;
+    client.post("/admin/workers/pod-1/drain", "").await;
+    assert!(client.whole().await.1.contains("\"draining\":true"));
+    write(&format!("{} name=pod-1 pool=draft\n", mock.url()));
+    let list = until(&gateway, |list| list["workers"][0]["pool"] == "draft").await;
+    assert_eq!(list["workers"][0]["draining"], true, "it is the same worker");
+    write("[]");
+    until(&gateway, |list| list["workers"].as_array().unwrap().is_empty()).await;
+    write(&format!("{} name=pod-2\n", mock.url()));
+    let list = until(&gateway, |list| list["workers"][0]["name"] == "pod-2").await;
+    assert_eq!(list["workers"][0]["draining"], false, "nobody has told this one to drain");
+    gateway.until_up(1).await;
+    asked(&gateway, &mut mock).await;
 }
