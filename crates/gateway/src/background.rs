@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::discovery::{self, Found, FoundWorker, Reporter};
 use crate::fleet::membership::Membership;
@@ -25,6 +25,9 @@ use crate::{cache, cascade};
 
 /// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
 const MEMBERSHIPS_MAX: usize = 64;
+
+/// How long until it is tried again what a worker could not do: join, or go by its settings.
+const TRY_AGAIN: Duration = Duration::from_secs(3);
 
 /// How often the core's memory is swept of what has been forgotten.
 const TICK: Duration = Duration::from_secs(1);
@@ -127,6 +130,7 @@ async fn keep(gateway: Arc<Gateway>, mut settings: watch::Receiver<GatewaySettin
         tokio::select! {
             Ok(()) = ranks.changed() => roster.update(),
             Some(news) = found.recv() => roster.found(news),
+            () = sleep(TRY_AGAIN), if roster.membership.is_lacking() => roster.update(),
             next = changed(&mut settings) => roster.adopt(next, &mut found).await,
         }
     }
@@ -259,7 +263,7 @@ async fn keep_issuer_keys(gateway: Arc<Gateway>) {
 
 async fn tick(fleet: Arc<Fleet>) {
     loop {
-        tokio::time::sleep(TICK).await;
+        sleep(TICK).await;
         fleet.dispatcher.tick();
         worker_hours::look(&fleet);
         // So that what metrics ask for falls in time, read or not.

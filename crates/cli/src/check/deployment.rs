@@ -1,10 +1,10 @@
 //! Deployment check: settings that are valid by themselves and wrong together or on this machine.
 
 use jiff::{SignedDuration, Timestamp};
-use overdraft_config::{Config, Key};
+use overdraft_config::{Config, Discovery, Key};
 use overdraft_store::Place;
 use overdraft_telemetry::calendar_time;
-use overdraft_tls::{Offers, ServerTls};
+use overdraft_tls::{ClientTls, Offers, ServerTls};
 
 use super::finding::{Finding, Report, Verdict};
 
@@ -20,7 +20,8 @@ pub(super) fn report(config: &Config) -> Option<Report> {
     let files = open_files(config, files_max(&limits));
     let keys = expiring(config, calendar_time());
     let (certificates, audit) = (certificates(config), unwritable(config));
-    let findings = [unguarded(config), certificates, unsalted(config), audit, keys, files];
+    let (found, salts) = (certificates_of_found(config), unsalted(config));
+    let findings = [unguarded(config), certificates, found, salts, audit, keys, files];
     let findings: Vec<Finding> = findings.into_iter().flatten().collect();
     (!findings.is_empty()).then(|| Report::of("deployment", findings))
 }
@@ -43,6 +44,21 @@ fn certificates(config: &Config) -> Option<Finding> {
     let error = ServerTls::new(settings, Offers::Http2).err()?;
     let finding = Finding::new("tls", Verdict::Fail, error.to_string());
     Some(finding.hint("mend the files that `tls` names; they are read where `serve` runs"))
+}
+
+/// Certificates of workers that are found later with which no gateway starts.
+fn certificates_of_found(config: &Config) -> Option<Finding> {
+    let each = config.discovery.iter().map(|discovery| match discovery {
+        Discovery::Dns(dns) => &dns.each,
+        Discovery::File(file) => &file.each,
+        Discovery::Kubernetes(service) => &service.each,
+    });
+    let error = each.filter_map(|each| each.tls.as_ref()).find_map(|tls| {
+        let settings = crate::settings::tls::worker(tls);
+        ClientTls::new(settings).err()
+    })?;
+    let finding = Finding::new("tls", Verdict::Fail, error.to_string());
+    Some(finding.hint("mend the files that `each.tls` names; they are read where `serve` runs"))
 }
 
 /// A place for the audit log where no file can be made: calls that change something would be refused.
@@ -131,6 +147,10 @@ mod tests {
         let files = "tls: {certificate_file: /nowhere/own.pem, key_file: /nowhere/own.key}";
         let found = certificates(&config(files)).expect("no gateway starts with it");
         assert!(format!("{found:?}").contains("/nowhere/own.pem"), "{found:?}");
+        assert_eq!(certificates_of_found(&config("")), None);
+        let each = "discovery: [{file: {path: w, each: {tls: {ca_file: /nowhere/ca.pem}}}}]";
+        let found = certificates_of_found(&config(each)).expect("no gateway starts with it");
+        assert!(format!("{found:?}").contains("/nowhere/ca.pem"), "{found:?}");
     }
 
     #[test]

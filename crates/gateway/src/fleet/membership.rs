@@ -28,6 +28,8 @@ pub(crate) struct Membership {
     named: BTreeMap<usize, Vec<WorkerSettings>>,
     /// By address, and by rank where several engines are behind it.
     members: BTreeMap<String, (WorkerId, WorkerSettings)>,
+    /// Why some are not members, or not by their settings, by address.
+    failed: BTreeMap<String, GatewayError>,
 }
 
 /// Starts what watches a worker.
@@ -81,14 +83,25 @@ impl Membership {
         };
         fleet.ranks.retain(named);
         self.dismiss_all_but(&wanted, fleet);
+        let mut failed = BTreeMap::new();
         for (url, worker) in wanted {
-            if let Err(error) = self.seat(fleet, &url, worker, watch) {
+            let Err(error) = self.seat(fleet, &url, worker, watch) else { continue };
+            // However often it is tried, a reason is told once.
+            if self.failed.get(&url) != Some(&error) {
                 let stays = self.members.contains_key(&url);
                 let so = if stays { "keeps its old settings" } else { "cannot join the fleet" };
                 tracing::error!(url, %error, "worker {so}");
             }
+            failed.insert(url, error);
         }
+        self.failed = failed;
         fleet.dispatcher.members.named_by(self.named.len());
+    }
+
+    /// Whether some that are named are not members, or not by their settings. The reason may pass: a file of
+    /// certificates that is not there yet, a fleet that is full.
+    pub(crate) fn is_lacking(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     /// Makes `worker` the member at a place, or has the one that is there go by its settings.

@@ -62,7 +62,7 @@ pub enum GatewayError {
     /// Certificates that cannot be used.
     #[error("TLS of {whose}: {error}")]
     Tls {
-        /// The listener, or a worker.
+        /// The listener, a worker, or the workers of a source.
         whose: String,
         /// What is wrong.
         error: overdraft_tls::TlsError,

@@ -43,7 +43,7 @@ use overdraft_core::route::RetrySettings;
 use overdraft_http::Http2Limits;
 use overdraft_scaler::ScaleSettings;
 use overdraft_store::{Store, StoreSettings};
-use overdraft_tls::ServerSettings;
+use overdraft_tls::{ClientTls, ServerSettings};
 
 pub use self::admin::AdminSettings;
 pub use self::admission::AdmissionSettings;
@@ -232,19 +232,7 @@ impl GatewaySettings {
         if WORKERS_MAX < self.workers.len() {
             return Err(GatewayError::TooManyWorkers { count: self.workers.len() });
         }
-        let mut names = BTreeSet::new();
-        let mut proved = BTreeSet::new();
-        for worker in &self.workers {
-            if !names.insert(worker.name.as_str()) {
-                return Err(GatewayError::DuplicateName { name: worker.name.clone() });
-            }
-            if worker.check()?.is_encrypted && proved.insert(&worker.traits.tls) {
-                worker.prove_tls()?;
-            }
-        }
-        for source in &self.discovery {
-            source.check()?;
-        }
+        self.check_workers()?;
         if self.admin.token.as_deref() == Some("") {
             return Err(GatewayError::EmptyToken);
         }
@@ -266,5 +254,28 @@ impl GatewaySettings {
         }
         self.jwt.as_ref().map_or(Ok(()), jwt::check)?;
         keys::check(&self.keys)
+    }
+
+    /// The same of the workers, and of those that will be found. Files of certificates are read once, however many
+    /// workers have them.
+    fn check_workers(&self) -> Result<(), GatewayError> {
+        let mut names = BTreeSet::new();
+        let mut proved = BTreeSet::new();
+        for worker in &self.workers {
+            if !names.insert(worker.name.as_str()) {
+                return Err(GatewayError::DuplicateName { name: worker.name.clone() });
+            }
+            if worker.check()?.is_encrypted && proved.insert(&worker.traits.tls) {
+                worker.prove_tls()?;
+            }
+        }
+        for source in &self.discovery {
+            source.check()?;
+            let Some(tls) = source.tls().filter(|tls| proved.insert(*tls)) else { continue };
+            let whose = || format!("workers of {source}");
+            ClientTls::new(tls.clone())
+                .map_err(|error| GatewayError::Tls { whose: whose(), error })?;
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use overdraft_gateway::{GatewayError, GatewaySettings, ModelSettings, WorkerSettings};
+use overdraft_gateway::{
+    FileSettings, GatewayError, GatewaySettings, ModelSettings, Source, WorkerSettings,
+};
 use overdraft_tls::{
     ClientSettings, ClientTls, Identity, Offers, ServerSettings, ServerTls, Trust,
 };
@@ -16,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::client::Client;
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, SOON, chat, finish, in_time, token};
 use crate::mock::Mock;
+use crate::routing::{until, workers};
 
 /// An authority, and the files of what it vouches for.
 pub(crate) struct Authority {
@@ -267,6 +270,42 @@ async fn certificates_that_cannot_be_used_are_refused_with_their_file() {
     settings.workers[0].url = "http://127.0.0.1:1".to_owned();
     let told = refusal(settings).await.to_string();
     assert!(told.contains("expected `https://`"), "{told}");
+    let mut file = FileSettings::new("/nowhere/workers");
+    file.each.traits.tls.trust = Trust::Authorities(PathBuf::from("/nowhere/ca.pem"));
+    let mut settings = GatewaySettings::new(Vec::new());
+    settings.discovery = vec![Source::File(file)];
+    let told = refusal(settings).await.to_string();
+    assert!(told.starts_with("TLS of workers of file /nowhere/workers: "), "{told}");
+    assert!(told.contains("/nowhere/ca.pem"), "{told}");
+}
+
+#[tokio::test]
+async fn a_worker_that_is_found_before_its_authority_joins_once_that_is_there() {
+    let (mock, authority) = (Mock::start(&[MODEL]).await, Authority::new());
+    let server = authority.server(authority.vouch("worker", "worker.example"), false);
+    let place = terminate(server, mock.address).await;
+    let (list, next) = (authority.file("workers"), authority.file("next"));
+    std::fs::write(&list, "ftp://nowhere\n").unwrap();
+    let mut file = FileSettings::new(&list);
+    file.interval = SOON;
+    file.each.traits.tls.trust = authority.trust();
+    file.each.traits.tls.server_name = Some("worker.example".to_owned());
+    let gateway = Gateway::start_unready(&[], |settings| {
+        settings.discovery = vec![Source::File(file)];
+    })
+    .await;
+    until(&gateway, |list| !list["sources"][0]["error"].is_null()).await;
+    // Its settings were good when they were checked.
+    let (there, away) = (authority.file("ca.pem"), authority.file("away.pem"));
+    std::fs::rename(&there, &away).unwrap();
+    std::fs::write(&next, format!("https://{place}\n")).unwrap();
+    std::fs::rename(&next, &list).unwrap();
+    until(&gateway, |list| list["sources"][0]["error"].is_null()).await;
+    tokio::time::sleep(SOON * 3).await;
+    let listed = workers(&gateway).await;
+    assert!(listed["workers"].as_array().unwrap().is_empty(), "{listed}");
+    std::fs::rename(&away, &there).unwrap();
+    gateway.until_up(1).await;
 }
 
 /// A provider that wants a key and lists models that nobody asked for stands in for a model whose worker is away.

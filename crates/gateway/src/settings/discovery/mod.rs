@@ -7,6 +7,8 @@ mod kubernetes;
 
 use std::fmt;
 
+use overdraft_tls::ClientSettings;
+
 pub use self::dns::{DnsPatience, DnsSettings};
 pub use self::each::{Each, Template};
 pub use self::file::FileSettings;
@@ -59,6 +61,18 @@ impl Source {
             Self::Dns(settings) => settings.model.as_deref(),
             Self::Kubernetes(settings) => settings.model.as_deref(),
         }
+    }
+
+    /// Whom the workers that it finds are believed, where any of them may be encrypted.
+    pub(crate) fn tls(&self) -> Option<&ClientSettings> {
+        let each = match self {
+            Self::Static(_) => return None,
+            Self::Dns(settings) => &settings.each,
+            Self::File(settings) => &settings.each,
+            Self::Kubernetes(settings) => &settings.each,
+        };
+        let tls = &each.traits.tls;
+        (each.is_encrypted || *tls != ClientSettings::default()).then_some(tls)
     }
 
     /// What the workers that it finds have in common; those that the settings name say it themselves.
