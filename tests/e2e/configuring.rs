@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::Value;
 
 use crate::harness::{Server, binary, root, until};
@@ -171,4 +172,36 @@ fn a_bad_change_is_told_and_a_good_one_is_in_force_at_once() {
     std::fs::write(&file.path, other).expect("it is writable");
     until("it is told", || gateway.log().contains("configuration changed and in force"));
     until("it decides", || decides().contains("\"policy\":\"round-robin\""));
+}
+
+#[test]
+fn a_change_that_the_gateway_cannot_serve_by_is_refused_and_taken_when_it_can() {
+    let worker = echo();
+    let good = format!("workers: [{{url: 'http://{}'}}]\n", worker.address);
+    let file = File::new(&good);
+    let gateway = Server::serve(&["--config", file.name()]);
+    until("the worker is up", || gateway.ask("GET", "/healthz", "").status == 200);
+    let beside = |name: &str| file.path.with_file_name(name);
+    let other = format!(
+        "{good}discovery: [{{file: {{path: '{}', each: {{tls: {{ca_file: '{}'}}}}}}}}]\n",
+        beside("workers").display(),
+        beside("ca.pem").display(),
+    );
+    std::fs::write(&file.path, other).expect("it is writable");
+    let refusals = || gateway.log().matches("configuration refused").count();
+    until("it is refused", || refusals() == 1);
+    let log = gateway.log();
+    assert!(log.contains("ca.pem") && !log.contains("in force"), "{log}");
+    std::fs::write(beside("ca.pem"), authority()).expect("it is writable");
+    gateway.signal("HUP");
+    until("it is told", || gateway.log().contains("configuration changed and in force"));
+    assert_eq!(refusals(), 1, "{}", gateway.log());
+}
+
+/// A certificate of an authority, in PEM.
+fn authority() -> String {
+    let mut authority = CertificateParams::new(Vec::new()).expect("it names nobody");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key can be made");
+    authority.self_signed(&key).expect("it signs itself").pem()
 }

@@ -1,7 +1,7 @@
 //! Configuration hot reload while the gateway runs: watch, validate, apply, report.
 //!
-//! A change that is bad leaves what is in force; it is told once, with its place. A SIGHUP looks at
-//! once.
+//! A change that is bad, or by which the gateway could not serve, leaves what is in force; it is told
+//! once, with its place. A SIGHUP looks at once.
 
 use overdraft_config::{Change, Config, LOOK_EVERY, Loaded, Loader, Watcher};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,11 +27,12 @@ pub(crate) fn hangups() -> Result<Signal, Fault> {
 }
 
 /// Watches the file that `loaded` came from until it is dropped; `changed` puts in force what is
-/// good.
+/// good and what `judge` does not refuse.
 pub(crate) async fn watch(
     loader: Loader,
     loaded: Loaded,
     mut hangups: Signal,
+    judge: impl Fn(&Config) -> Result<(), String> + Clone + Send + 'static,
     changed: impl Fn(&Config) + Send,
 ) {
     let mut watcher = Watcher::new(loader, loaded);
@@ -45,12 +46,13 @@ pub(crate) async fn watch(
         if occasion == Occasion::Hangup {
             service_manager::tell(State::Reloading);
         }
-        // The file may lie on a disk that takes its time.
+        // The file may lie on a disk that takes its time, and so may those that it names.
+        let judge = judge.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let now = Instant::now().into_std();
             let change = match occasion {
-                Occasion::Tick => watcher.look(now),
-                Occasion::Hangup => watcher.reload(now),
+                Occasion::Tick => watcher.look(now, judge),
+                Occasion::Hangup => watcher.reload(now, judge),
             };
             (watcher, change)
         });

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -133,6 +133,11 @@ impl Settle {
         }
     }
 
+    /// Refuses what the gateway could not serve by.
+    fn judge(&self, config: &Config) -> Result<(), String> {
+        self.settings(config).check().map_err(|error| error.to_string())
+    }
+
     fn settings(&self, config: &Config) -> GatewaySettings {
         let (remote, embedded) = self.workers.split_at(self.remote);
         let elsewhere = if self.named { remote.to_vec() } else { settings::workers(config) };
@@ -209,11 +214,14 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     };
     let (keep, settings) = tokio::sync::watch::channel(settle.settings(&config));
     if let Some((loader, loaded)) = file {
+        let settle = Arc::new(settle);
+        let judging = Arc::clone(&settle);
+        let judge = move |config: &Config| judging.judge(config);
         let changed = move |config: &Config| {
             settle.guess(config);
             drop(keep.send_replace(settle.settings(config)));
         };
-        tasks.spawn(reload::watch(loader, loaded, reload::hangups()?, changed));
+        tasks.spawn(reload::watch(loader, loaded, reload::hangups()?, judge, changed));
     }
     tasks.spawn(greet(places, fleet, is_json));
     service_manager::tell(State::Ready);

@@ -149,6 +149,14 @@ impl Wrong {
         Self { message: message.into(), expected: Some(expected.into()) }
     }
 
+    /// A sentence from elsewhere, perhaps with what was expected behind a semicolon.
+    pub(crate) fn said(text: &str) -> Self {
+        match text.split_once("; ") {
+            Some((message, expected)) => Self::new(message, expected),
+            None => Self { message: text.to_owned(), expected: None },
+        }
+    }
+
     /// More values than a configuration has, or deeper ones.
     pub(crate) fn too_large() -> Self {
         Self::new(

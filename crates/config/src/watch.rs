@@ -10,15 +10,18 @@
 //! are in force together or not at all.
 //!
 //! A text is applied once two consecutive looks have seen it, so that a half-written file is not.
+//! The caller judges it first: what the configuration names, as files of certificates, may be
+//! missing. A refusal is told once, and a reload that is asked for tries the same text again.
 //!
 //! Invariant: the configuration in force was complete and valid; an invalid file leaves it
 //! unchanged.
 
 use std::time::{Duration, Instant};
 
-use crate::error::ConfigErrors;
+use crate::error::{ConfigError, ConfigErrors, Wrong};
 use crate::keys_file;
 use crate::load::{Loaded, Loader};
+use crate::tree::Config;
 
 /// How often to look.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -103,30 +106,43 @@ impl Watcher {
         self.stale.as_ref()
     }
 
-    /// Looks at the file; says something only when there is something new to say.
-    pub fn look(&mut self, now: Instant) -> Option<Change> {
+    /// Looks at the file; says something only when there is something new to say. `judge` refuses a
+    /// valid configuration that cannot be put in force, in one sentence.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        judge: impl FnOnce(&Config) -> Result<(), String>,
+    ) -> Option<Change> {
         let sight = Sight::of(&self.loader, &self.in_force);
         if sight != self.seen {
             // Perhaps it is still being written: the next look decides.
             (self.seen, self.settled) = (sight, false);
             return None;
         }
-        if self.settled { None } else { self.settle(now) }
+        if self.settled { None } else { self.settle(now, judge) }
     }
 
     /// Takes the file as it is now, without waiting for a second look: somebody asked for it, as
     /// with a SIGHUP.
-    pub fn reload(&mut self, now: Instant) -> Option<Change> {
+    pub fn reload(
+        &mut self,
+        now: Instant,
+        judge: impl FnOnce(&Config) -> Result<(), String>,
+    ) -> Option<Change> {
         self.seen = Sight::of(&self.loader, &self.in_force);
-        self.settle(now)
+        self.settle(now, judge)
     }
 
-    fn settle(&mut self, now: Instant) -> Option<Change> {
+    fn settle(
+        &mut self,
+        now: Instant,
+        judge: impl FnOnce(&Config) -> Result<(), String>,
+    ) -> Option<Change> {
         self.settled = true;
         let read = if self.seen.shows(&self.in_force) {
             Ok(None)
         } else {
-            self.seen.text.clone().and_then(|text| self.loader.parse(text).map(Some))
+            self.seen.text.clone().and_then(|text| self.judged(text, judge).map(Some))
         };
         match read {
             Ok(None) => self.stale.take().map(|_| Change::Restored),
@@ -143,6 +159,19 @@ impl Watcher {
                 self.stale = Some(Stale { since, why: why.clone() });
                 Some(Change::Refused(why))
             }
+        }
+    }
+
+    /// What a text says, if that can be put in force.
+    fn judged(
+        &self,
+        text: String,
+        judge: impl FnOnce(&Config) -> Result<(), String>,
+    ) -> Result<Loaded, ConfigErrors> {
+        let loaded = self.loader.parse(text)?;
+        match judge(&loaded.config) {
+            Ok(()) => Ok(loaded),
+            Err(why) => Err(ConfigError::of_file(&loaded.path, Wrong::said(&why)).into()),
         }
     }
 }

@@ -180,7 +180,7 @@ impl Watched {
 
     fn look(&mut self) -> Option<Change> {
         self.now += LOOK_EVERY;
-        self.watcher.look(self.now)
+        self.watcher.look(self.now, |_| Ok(()))
     }
 
     #[track_caller]

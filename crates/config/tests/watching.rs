@@ -46,7 +46,7 @@ impl World {
     fn look(&mut self) -> Option<Change> {
         self.looks += 1;
         let now = self.now();
-        self.watcher.look(now)
+        self.watcher.look(now, |_| Ok(()))
     }
 
     /// Looks that see nothing, and the one that sees something.
@@ -136,14 +136,37 @@ fn a_reload_that_is_asked_for_does_not_wait() {
     let mut world = World::new();
     world.write(BETTER);
     let now = world.begin + Duration::from_millis(1);
-    assert!(matches!(world.watcher.reload(now), Some(Change::Taken { .. })));
+    assert!(matches!(world.watcher.reload(now, |_| Ok(())), Some(Change::Taken { .. })));
     assert!(world.look().is_none());
     world.write(BAD);
-    assert!(matches!(world.watcher.reload(now), Some(Change::Refused(_))));
+    assert!(matches!(world.watcher.reload(now, |_| Ok(())), Some(Change::Refused(_))));
     assert!(
-        matches!(world.watcher.reload(now), Some(Change::Refused(_))),
+        matches!(world.watcher.reload(now, |_| Ok(())), Some(Change::Refused(_))),
         "asked again, told again"
     );
+}
+
+#[test]
+fn what_cannot_be_put_in_force_is_told_once_and_taken_when_it_can_and_somebody_asks() {
+    const WHY: &str = "TLS of worker `b`: `ca.pem` is not there; expected certificates";
+    let mut world = World::new();
+    world.write(BETTER);
+    let now = world.begin;
+    assert!(world.watcher.look(now, |_| Err(WHY.to_owned())).is_none(), "it may be half written");
+    let told = world.watcher.look(now, |_| Err(WHY.to_owned()));
+    let Some(Change::Refused(errors)) = told else { panic!("it cannot be put in force") };
+    let summary = errors.summary();
+    assert!(summary.ends_with("overdraft.yaml: TLS of worker `b`: `ca.pem` is not there"));
+    assert!(errors.to_string().contains("expected certificates"), "{errors}");
+    assert_eq!(world.workers(), 1);
+    assert!(world.watcher.stale().is_some_and(|stale| stale.why == errors));
+    assert!((0..5).all(|_| world.look().is_none()), "it is told once");
+    let asked = world.watcher.reload(now, |config| {
+        assert_eq!(config.workers.len(), 2);
+        Ok(())
+    });
+    assert!(matches!(asked, Some(Change::Taken { .. })));
+    assert!(world.watcher.stale().is_none() && world.workers() == 2);
 }
 
 #[cfg(unix)]

@@ -224,8 +224,11 @@ impl GatewaySettings {
         if self.jwt.is_some() { Door::Closed } else { self.door }
     }
 
-    /// Refuses what cannot work.
-    pub(crate) fn check(&self) -> Result<(), GatewayError> {
+    /// Refuses what cannot work. Reads the files of certificates that workers are spoken to with.
+    ///
+    /// # Errors
+    /// [`GatewayError`] where no gateway starts with these settings, or goes on by them.
+    pub fn check(&self) -> Result<(), GatewayError> {
         if self.workers.is_empty() && self.discovery.is_empty() {
             return Err(GatewayError::NoWorkers);
         }
