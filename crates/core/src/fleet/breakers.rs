@@ -37,9 +37,13 @@ impl Fleet {
         self.grants = grants;
     }
 
-    /// The workers whose ejection time is over and that have no trial in flight.
+    /// The workers whose ejection time is over, that have no trial in flight, and that a request from
+    /// here may be sent to: who asks for the trial of another keeps it from those that could make it.
     pub fn probes_due(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
-        self.workers().filter(move |(_, worker)| worker.breaker.is_due(now)).map(|(id, _)| id)
+        let due = self.workers().filter(move |(_, worker)| {
+            worker.breaker.is_due(now) && worker.health().is_up() && !worker.is_draining()
+        });
+        due.map(|(id, _)| id)
     }
 
     /// The workers whose one trial is this gateway's to send, or under way from here.

@@ -145,6 +145,25 @@ fn a_trials_first_token_closes_the_breaker() {
 }
 
 #[test]
+fn no_trial_is_asked_for_where_no_request_may_go() {
+    let mut story = Story::new();
+    story.probe("ready");
+    for _ in 0..5 {
+        story.attempt(Ending::Failed(Failure::Broken));
+    }
+    story.now = story.now + Micros::new(12_000_001);
+    let due = |story: &Story| story.fleet.probes_due(story.now).count();
+    assert_eq!(due(&story), 1);
+    story.fleet.drain(story.worker);
+    assert_eq!(due(&story), 0, "it drains");
+    story.fleet.rejoin(story.worker);
+    story.probe("unready");
+    assert_eq!(due(&story), 0, "it is down");
+    story.probe("ready");
+    assert_eq!(due(&story), 1);
+}
+
+#[test]
 fn of_three_workers_one_may_be_out() {
     let mut fleet = Fleet::new();
     let ids: Vec<WorkerId> = (0..3).filter_map(|tag| fleet.join(tag)).collect();

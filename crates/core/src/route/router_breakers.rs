@@ -27,7 +27,7 @@ impl Router {
         self.fleet.set_grants(grants);
     }
 
-    /// The workers whose ejection time is over and that have no trial in flight.
+    /// The workers whose ejection time is over and whose trial this gateway may send.
     pub fn probes_due(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
         self.fleet.probes_due(now)
     }
