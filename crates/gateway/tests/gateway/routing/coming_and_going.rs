@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use overdraft_gateway::{Cloud, FileSettings, NoticeSettings, Source, TerminationSettings};
+use overdraft_gateway::{
+    Cloud, FileSettings, NoticeSettings, Source, TerminationSettings, WorkerSettings,
+};
 
 use super::{until, workers};
 use crate::client::End;
@@ -50,15 +52,18 @@ async fn workers_in_a_watched_file_join_and_leave() {
     assert_eq!(list["workers"].as_array().unwrap().len(), 1, "{list}");
 }
 
-#[tokio::test]
-async fn a_spot_notice_drains_the_workers_of_this_machine() {
-    let mocks = [Mock::start(&[MODEL]).await];
-    let metadata = Mock::start(&[]).await;
-    let preempted = "/computeMetadata/v1/instance/preempted";
+/// Has a stand-in of Google's metadata server say whether its machine is taken away.
+fn preempts(metadata: &Mock, word: &str) {
+    let page = word.as_bytes().to_vec();
     metadata.behave(|manner| {
-        manner.pages.insert(preempted, b"FALSE".to_vec());
+        manner.pages.insert("/computeMetadata/v1/instance/preempted", page);
     });
-    let gateway = Gateway::start_with(&[&mocks[0]], |settings| {
+}
+
+/// A gateway before one worker, on a machine that stays for now.
+async fn on_a_spot_machine(mock: &Mock, metadata: &Mock) -> Gateway {
+    preempts(metadata, "FALSE");
+    let gateway = Gateway::start_with(&[mock], |settings| {
         settings.termination = Some(TerminationSettings {
             cloud: Cloud::Gcp,
             notice: NoticeSettings {
@@ -71,13 +76,35 @@ async fn a_spot_notice_drains_the_workers_of_this_machine() {
     })
     .await;
     assert_eq!(workers(&gateway).await["workers"][0]["draining"], false);
-    metadata.behave(|manner| {
-        manner.pages.insert(preempted, b"TRUE".to_vec());
-    });
+    gateway
+}
+
+#[tokio::test]
+async fn a_spot_notice_drains_the_workers_of_this_machine() {
+    let (mock, metadata) = (Mock::start(&[MODEL]).await, Mock::start(&[]).await);
+    let gateway = on_a_spot_machine(&mock, &metadata).await;
+    preempts(&metadata, "TRUE");
     until(&gateway, |list| list["workers"][0]["draining"] == true).await;
     let (head, _) = {
         let mut client = gateway.chat("").await;
         client.whole().await
     };
     assert_eq!(head.status, 503, "nothing new goes there");
+}
+
+#[tokio::test]
+async fn a_spot_notice_drains_also_who_joins_after_it_and_each_once() {
+    let (mock, metadata) = (Mock::start(&[MODEL]).await, Mock::start(&[]).await);
+    let gateway = on_a_spot_machine(&mock, &metadata).await;
+    preempts(&metadata, "TRUE");
+    until(&gateway, |list| list["workers"][0]["draining"] == true).await;
+    let mut operator = gateway.operator().await;
+    operator.post("/admin/workers/worker-0/rejoin", "").await;
+    assert_eq!(operator.whole().await.0.status, 200);
+    let late = Mock::start(&[MODEL]).await;
+    let mut settings = gateway.settings();
+    settings.workers.push(WorkerSettings::new(late.url()));
+    gateway.change(settings);
+    let list = until(&gateway, |list| list["workers"][1]["draining"] == true).await;
+    assert_eq!(list["workers"][0]["draining"], false, "an operator called it off: {list}");
 }
