@@ -175,11 +175,6 @@ impl Worker {
         self.drains.ordered || self.drains.repair
     }
 
-    /// Whether it does so because an operator or a notice asked for it, whatever a repair needs.
-    pub const fn is_ordered_to_drain(&self) -> bool {
-        self.drains.ordered
-    }
-
     /// Whether a repair of its memory asks for it.
     pub(crate) const fn is_drained_for_repair(&self) -> bool {
         self.drains.repair
