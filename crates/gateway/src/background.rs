@@ -171,8 +171,8 @@ impl Roster {
 
     /// Takes in what a source found.
     fn found(&mut self, news: Found) {
-        let Found { source, workers, found } = news;
-        self.last.insert(source, found);
+        let Found { source, workers, unsettled } = news;
+        self.last.insert(source, unsettled);
         self.membership.named(&self.gateway.fleet, source, workers, watch_worker);
     }
 

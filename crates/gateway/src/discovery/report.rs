@@ -21,7 +21,7 @@ pub(crate) struct Found {
     pub(crate) workers: Vec<WorkerSettings>,
     /// The same as they were found, before the settings of the source described them; nothing where
     /// the settings name them.
-    pub(crate) found: Vec<FoundWorker>,
+    pub(crate) unsettled: Vec<FoundWorker>,
 }
 
 /// Whether what is known of a source is what it says now.
@@ -93,8 +93,8 @@ impl Reporter {
     }
 
     pub(super) async fn hand_on(&mut self, workers: Vec<WorkerSettings>) {
-        let found = self.known.clone().unwrap_or_default();
-        let membership = Found { source: self.source, workers, found };
+        let unsettled = self.known.clone().unwrap_or_default();
+        let membership = Found { source: self.source, workers, unsettled };
         // That nobody listens is noticed where the source is watched, which then ends.
         let _told = self.sink.send(membership).await;
     }

@@ -70,6 +70,8 @@ fn described(worker: FoundWorker, source: &Source) -> FoundWorker {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::settings::{DnsSettings, FileSettings, KubernetesSettings, Pool, ServicePort};
 
@@ -100,9 +102,9 @@ mod tests {
         check(&[a.clone(), b.clone()], &[b.clone(), changed.clone()], &[(0, 1), (1, 0)]);
         check(&[a.clone(), changed.clone()], &[changed, a.clone()], &[(0, 1), (1, 0)]);
         check(&[service("one", 1), service("two", 1)], &[service("two", 2)], &[(1, 0)]);
-        check(&[a.clone()], &[file("a")], &[(0, 0)]);
-        check(&[a.clone(), b.clone()], &[b.clone()], &[(1, 0)]);
-        check(&[a.clone()], &[b, a.clone()], &[(0, 1)]);
+        check(slice::from_ref(&a), &[file("a")], &[(0, 0)]);
+        check(&[a.clone(), b.clone()], slice::from_ref(&b), &[(1, 0)]);
+        check(slice::from_ref(&a), &[b, a.clone()], &[(0, 1)]);
         check(&[a], &[], &[]);
     }
 

@@ -20,7 +20,7 @@ use crate::settings::TerminationSettings;
 const NOTICES_MAX: usize = 8;
 
 /// For how long a notice stands beyond the time that the cloud gives; a machine that is there after that stays.
-const STANDS_BEYOND: Duration = Duration::from_secs(300);
+const STANDS_BEYOND: Duration = Duration::from_mins(5);
 
 /// Between two looks for workers that have joined, while a notice stands.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
