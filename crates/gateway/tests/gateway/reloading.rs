@@ -45,19 +45,16 @@ async fn a_worker_whose_settings_change_is_up_all_along_and_not_warmed_up_again(
         traits.api_key = Some(Token::new("sk-2"));
         traits.serves = vec![MODEL.to_owned()];
         gateway.change(settings);
-        in_time(async {
-            loop {
-                let shown = asked(&gateway, &mut mock).await;
-                // Once it has been looked at by its new settings, it lists no other model.
-                let (_, list) = gateway.client().await.get("/v1/models").await;
-                if shown.as_deref() == Some("Bearer sk-2") && !list.contains("other") {
-                    return;
-                }
-            }
-        })
-        .await;
+        in_time(async { while !goes_by_new_settings(&gateway, &mut mock).await {} }).await;
         assert!(mock.is_idle(), "it was warmed up again");
     }
+}
+
+/// Whether the worker is shown its new key, and lists no other model: it has been looked at by its new settings.
+async fn goes_by_new_settings(gateway: &Gateway, mock: &mut Mock) -> bool {
+    let shown = asked(gateway, mock).await;
+    let (_, list) = gateway.client().await.get("/v1/models").await;
+    shown.as_deref() == Some("Bearer sk-2") && !list.contains("other")
 }
 
 #[tokio::test]
