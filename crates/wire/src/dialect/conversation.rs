@@ -5,6 +5,8 @@
 //! its results, and the messages of a conversation begin with those of its beginning, so that a worker's
 //! prefix cache holds.
 
+use std::collections::BTreeSet;
+
 use super::chat::{ChatMessage, Content, Part, ToolCall};
 
 /// What stands between two texts of one system message.
@@ -18,7 +20,7 @@ pub(super) struct Conversation {
     /// The assistant's turn that is open.
     turn: Option<Turn>,
     /// Calls whose results have not come.
-    awaited: Vec<String>,
+    awaited: BTreeSet<String>,
     /// Images of the results, for one user message after all of them.
     images: Vec<Part>,
     /// Reminders that wait until the results have come.
@@ -89,7 +91,7 @@ impl Conversation {
     /// The result of a call: its text goes under the call's id, its images after all results.
     pub(super) fn result(&mut self, id: String, text: String, mut images: Vec<Part>) {
         self.end_turn();
-        self.awaited.retain(|awaited| *awaited != id);
+        self.awaited.remove(&id);
         self.images.append(&mut images);
         self.messages.push(ChatMessage {
             role: "tool",

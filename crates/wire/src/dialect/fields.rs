@@ -3,6 +3,7 @@
 //! Values stay the client's text until they are wanted: numbers keep their digits and schemas their
 //! order of keys. A member that is null counts as absent; of two members with one name the last counts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
@@ -214,18 +215,35 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members: Self::Value = Vec::new();
+                let mut read = ReadMembers::default();
                 while let Some(key) = map.next_key::<String>()? {
                     let value = map.next_value()?;
-                    match members.iter_mut().find(|(known, _)| *known == key) {
-                        Some((_, before)) => *before = value,
-                        None => members.push((key, value)),
-                    }
+                    read.put(key, value);
                 }
-                Ok(members)
+                Ok(read.members)
             }
         }
         deserializer.deserialize_map(Reader).map(Self)
+    }
+}
+
+/// Members as they come. Each is found by its name: a client may send as many as its body holds, and a look at all of
+/// them for each would take hours.
+#[derive(Default)]
+struct ReadMembers<'a> {
+    members: Vec<(String, &'a RawValue)>,
+    places: BTreeMap<String, usize>,
+}
+
+impl<'a> ReadMembers<'a> {
+    /// Adds a member; of two with one name the last counts.
+    fn put(&mut self, key: String, value: &'a RawValue) {
+        if let Some((_, before)) = self.places.get(&key).and_then(|at| self.members.get_mut(*at)) {
+            *before = value;
+            return;
+        }
+        self.places.insert(key.clone(), self.members.len());
+        self.members.push((key, value));
     }
 }
 

@@ -4,6 +4,8 @@
 //! functions of a namespace get its name before theirs. Tools that run on OpenAI's servers are left out and
 //! told among others, and refused by name where they are alone or forced.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -207,11 +209,13 @@ impl<'a> Tools<'a> {
         if !matches!(mode.as_str(), "auto" | "required") {
             return Err(unknown("tool_choice.mode", &mode, "`auto` or `required`"));
         }
-        let mut allowed = Vec::new();
+        let mut allowed = BTreeSet::new();
         for (at, raw) in choice.list("tools")?.unwrap_or_default().into_iter().enumerate() {
             let mut tool = Fields::of(raw, format!("tool_choice.tools[{at}]"))?;
             match tool.text("name")? {
-                Some(name) => allowed.push(chat_name(tool.text("namespace")?.as_deref(), &name)),
+                Some(name) => {
+                    allowed.insert(chat_name(tool.text("namespace")?.as_deref(), &name));
+                }
                 None => left_out.note(tool.place()),
             }
         }

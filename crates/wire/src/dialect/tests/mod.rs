@@ -4,6 +4,7 @@
 
 mod compaction;
 mod errors;
+mod many_parts;
 mod messages;
 mod responses;
 mod streams;
