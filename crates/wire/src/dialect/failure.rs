@@ -14,6 +14,29 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 const TOO_LONG: [&str; 5] =
     ["context length", "context_length", "context size", "context window", "prompt is too long"];
 
+/// Words before the tokens of a context, in lower case: vLLM's, those of `SGLang` and ours.
+const CONTEXT: [&str; 2] = ["maximum context length is ", "maximum context length of "];
+
+/// Words behind the tokens of a prompt.
+const PROMPT: [&str; 3] = [" in the messages", " tokens from the input messages", " input tokens"];
+
+/// Words behind the tokens that an answer may have.
+const ANSWER: [&str; 3] = [" in the completion", " tokens for the completion", " output tokens"];
+
+/// Words before them.
+const MAX_TOKENS: &str = "is too large: ";
+
+/// What an engine writes before a count that it gave up, which says nothing of where the prompt ends.
+const GIVEN_UP: &str = "at least ";
+
+/// A prompt that fits a context, but not together with the answer that it may have; all in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Overflow {
+    pub(super) prompt: u64,
+    pub(super) answer: u64,
+    pub(super) context: u64,
+}
+
 /// An error with its status, in nobody's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -74,6 +97,35 @@ impl Failure {
         let is_named = self.code.as_deref() == Some("context_length_exceeded");
         is_of_request && (is_named || TOO_LONG.iter().any(|words| message.contains(words)))
     }
+
+    /// The figures of a prompt that would fit with a shorter answer, where the error tells them all.
+    pub(super) fn overflow(&self) -> Option<Overflow> {
+        let message = self.message.to_lowercase();
+        let before = |words: &&str| number_before(&message, words);
+        let context = CONTEXT.iter().find_map(|words| number_behind(&message, words))?;
+        let prompt = PROMPT.iter().find_map(before)?;
+        let answer =
+            number_behind(&message, MAX_TOKENS).or_else(|| ANSWER.iter().find_map(before))?;
+        let is_of_both = prompt < context && context < prompt.saturating_add(answer);
+        is_of_both.then_some(Overflow { prompt, answer, context })
+    }
+}
+
+/// The number right behind `words`.
+fn number_behind(text: &str, words: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(words)?;
+    let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// The number right before `words`, unless somebody gave up counting there.
+fn number_before(text: &str, words: &str) -> Option<u64> {
+    let (rest, _) = text.split_once(words)?;
+    let before = rest.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    if before.ends_with(GIVEN_UP) {
+        return None;
+    }
+    rest[before.len()..].parse().ok()
 }
 
 /// Whether an error's status and body say that the prompt did not fit the model's context.

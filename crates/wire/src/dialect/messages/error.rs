@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::dialect::failure::Failure;
+use crate::dialect::failure::{Failure, Overflow};
 
 /// What Anthropic answers where there is no room; its clients come back after it.
 const OVERLOADED: u16 = 529;
@@ -12,13 +12,28 @@ const TOO_LONG: &str = "prompt is too long";
 
 /// The error's status and body.
 pub fn error(failure: &Failure, request_id: &str) -> (u16, Vec<u8>) {
-    let mut message = failure.message.clone();
-    if failure.is_context_exceeded() && !message.to_lowercase().contains(TOO_LONG) {
-        message = format!("{TOO_LONG}: {message}");
-    }
-    let error = json!({"type": error_type(failure.status), "message": message});
+    let error = json!({"type": error_type(failure.status), "message": message(failure)});
     let body = json!({"type": "error", "error": error, "request_id": request_id});
     (status(failure.status), body.to_string().into_bytes())
+}
+
+/// The error's words. Anthropic has two sentences for what does not fit, and agents go by them: where the prompt alone
+/// fits, they ask again for a shorter answer, else they compact.
+fn message(failure: &Failure) -> String {
+    let message = &failure.message;
+    if !failure.is_context_exceeded() {
+        return message.clone();
+    }
+    if let Some(Overflow { prompt, answer, context }) = failure.overflow() {
+        return format!(
+            "input length and `max_tokens` exceed context limit: {prompt} + {answer} > {context}, decrease input \
+             length or `max_tokens` and try again"
+        );
+    }
+    if message.to_lowercase().contains(TOO_LONG) {
+        return message.clone();
+    }
+    format!("{TOO_LONG}: {message}")
 }
 
 /// The error's class in this dialect.

@@ -1,5 +1,6 @@
 //! Errors in each dialect's shape, whatever shape they came in.
 
+use overdraft_units::Tokens;
 use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, Failure};
@@ -81,6 +82,54 @@ fn a_prompt_that_does_not_fit_is_told_in_the_words_that_agents_look_for() {
     }
     let failure = Failure::read(500, br#"{"error":{"message":"context length"}}"#);
     check(Dialect::Messages, &failure, (500, "api_error", "context length"));
+}
+
+/// A refusal with these words, as a client of Messages and one of Responses read it.
+#[track_caller]
+fn check_refusal(words: &str, told: &str) {
+    let body = json!({"error": {"message": words}}).to_string();
+    let failure = Failure::read(400, body.as_bytes());
+    check(Dialect::Messages, &failure, (400, "invalid_request_error", told));
+    check(Dialect::Responses, &failure, (400, "context_length_exceeded", words));
+}
+
+#[test]
+fn a_prompt_that_fits_without_its_answer_is_told_in_the_words_that_agents_ask_again_for() {
+    let ours = ApiError::context_length_exceeded(
+        Tokens::new(8_000),
+        Tokens::new(32_000),
+        Tokens::new(32_768),
+    );
+    for words in [
+        ours.message.as_str(),
+        "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 32768 \
+         tokens and your request has 8000 input tokens (32000 > 32768 - 8000).",
+        "This model's maximum context length is 32768 tokens. However, you requested 40000 tokens (8000 in the \
+         messages, 32000 in the completion). Please reduce the length of the messages or completion.",
+        "This model's maximum context length is 32768 tokens. However, you requested 32000 output tokens and your \
+         prompt contains 8000 input tokens, for a total of 40000 tokens.",
+        "Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a total of \
+         40000 tokens: 8000 tokens from the input messages and 32000 tokens for the completion.",
+    ] {
+        let told = "input length and `max_tokens` exceed context limit: 8000 + 32000 > 32768, decrease input length or \
+                    `max_tokens` and try again";
+        check_refusal(words, told);
+    }
+}
+
+#[test]
+fn a_prompt_that_may_not_fit_alone_is_too_long_whatever_its_answer() {
+    let ours =
+        ApiError::context_length_exceeded(Tokens::new(32_768), Tokens::new(9), Tokens::new(32_768));
+    for words in [
+        ours.message.as_str(),
+        "This model's maximum context length is 32768 tokens. However, your request has 40000 input tokens.",
+        "This model's maximum context length is 32768 tokens. However, you requested 1024 output tokens and your \
+         prompt contains at least 31745 input tokens, for a total of at least 32769 tokens.",
+        "This model's maximum context length is 9 tokens and your request has 99999999999999999999 input tokens.",
+    ] {
+        check_refusal(words, &format!("prompt is too long: {words}"));
+    }
 }
 
 #[test]
