@@ -37,7 +37,7 @@ fn message(failure: &Failure) -> String {
 }
 
 /// The error's class in this dialect.
-pub(super) const fn error_type(status: u16) -> &'static str {
+const fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
         402 => "billing_error",

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Identity;
-use super::error::error_type;
+use super::error::error;
 use super::object::{Message, Signature, Usage, stop_of};
 use crate::dialect::failure::Failure;
 use crate::dialect::steps::{Ending, Step};
@@ -140,9 +140,11 @@ impl EventWriter for Writer {
     }
 
     fn fail(&mut self, failure: &Failure, out: &mut Vec<u8>) {
-        let error = json!({"type": error_type(failure.status), "message": failure.message});
-        let event = json!({"type": "error", "error": error, "request_id": self.request_id});
-        write("error", &event, out);
+        // The words of an answer that failed before anything was sent: agents go by them in a stream as well.
+        let (_, body) = error(failure, &self.request_id);
+        out.extend_from_slice(b"event: error\ndata: ");
+        out.extend_from_slice(&body);
+        out.extend_from_slice(b"\n\n");
     }
 
     fn ping(&self, out: &mut Vec<u8>) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{response, seal, translated};
-use crate::dialect::{EventWriter, StreamTranslator, messages, responses};
+use crate::dialect::{Dialect, EventWriter, Failure, StreamTranslator, messages, responses};
 use crate::sse::Splitter;
 
 /// Events of a stream at most, in bytes.
@@ -372,4 +372,29 @@ fn a_broken_stream_never_looks_whole() {
         (&json!("response.failed"), &json!("failed"))
     );
     assert_eq!(last["response"]["error"]["message"], "boom");
+}
+
+#[test]
+fn a_stream_that_has_begun_fails_in_the_words_of_an_answer_that_has_not() {
+    let words = "This model's maximum context length is 9 tokens.";
+    let body = json!({"error": {"message": words}}).to_string();
+    let failure = Failure::read(400, body.as_bytes());
+    let identity = messages::Identity { id: "m".to_owned(), model: None };
+    let writer = messages::Writer::new(identity, "req_1".to_owned());
+    let mut translator = StreamTranslator::new("seed", writer);
+    let mut out = Vec::new();
+    translator.ping(&mut out);
+    translator.fail(&failure, &mut out);
+    let (_, body) = Dialect::Messages.error(&failure, "req_1");
+    let told = read(&out).pop().unwrap();
+    assert_eq!(told, serde_json::from_slice::<Value>(&body).unwrap());
+    assert_eq!(told["error"]["message"], format!("prompt is too long: {words}"));
+    assert_eq!(
+        out,
+        [
+            &b"event: ping\ndata: {\"type\":\"ping\"}\n\n"[..],
+            &Dialect::Messages.error_event(&failure, "req_1")
+        ]
+        .concat()
+    );
 }
