@@ -75,7 +75,8 @@ impl Calls {
         let at = self.0.iter().rposition(with_index)?;
         let call = &self.0[at];
         let is_another = match (&call.id, &fragment.id) {
-            (Some(known), Some(told)) => known != told,
+            // Some proxies make up an id for every chunk; only a call that begins has a name as well.
+            (Some(known), Some(told)) => known != told && fragment.name.is_some(),
             // Without ids, a name after whole arguments begins the next call.
             (None, None) => {
                 fragment.name.is_some() && call.is_whole() && !fragment.arguments.is_empty()

@@ -276,6 +276,15 @@ fn calls_are_read_as_engines_send_them() {
     check_blocks(&[calls(json!([whole("a", 0), whole("b", 1)]))], &two);
     // The same index under another id.
     check_blocks(&[calls(json!([whole("a", 0)])), calls(json!([whole("b", 0)]))], &two);
+    // Every chunk under an id of its own.
+    check_blocks(
+        &[
+            calls(json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}])),
+            calls(json!([{"index": 0, "id": "b", "function": {"arguments": "{\"x\""}}])),
+            calls(json!([{"index": 0, "id": "c", "function": {"name": "", "arguments": ":1}"}}])),
+        ],
+        &json!([["a", "f", {"x": 1}]]),
+    );
     // Id, name and arguments one after the other, with nulls between.
     check_blocks(
         &[
