@@ -166,13 +166,27 @@ impl Writer {
         self.open = Some(open);
     }
 
-    fn close(&mut self, status: Status, out: &mut Vec<u8>) {
-        if let Some(OpenItem { kind: OpenKind::Custom { decoder, .. }, .. }) = &mut self.open {
-            let rest = decoder.finish();
-            if !rest.is_empty() {
-                self.grow("response.custom_tool_call_input.delta", &rest, Vec::new(), out);
+    /// Tells what the open item lacks: the rest of an input, and an object for a function that takes nothing, whose
+    /// clients read JSON.
+    fn complete(&mut self, status: Status, out: &mut Vec<u8>) {
+        let Some(open) = &mut self.open else { return };
+        let is_blank = open.text.is_empty() && status == Status::Completed;
+        let (name, rest) = match &mut open.kind {
+            OpenKind::Custom { decoder, .. } => {
+                ("response.custom_tool_call_input.delta", decoder.finish())
             }
+            OpenKind::Function { .. } if is_blank => {
+                ("response.function_call_arguments.delta", "{}".to_owned())
+            }
+            OpenKind::Function { .. } | OpenKind::Message(_) | OpenKind::Reasoning => return,
+        };
+        if !rest.is_empty() {
+            self.grow(name, &rest, Vec::new(), out);
         }
+    }
+
+    fn close(&mut self, status: Status, out: &mut Vec<u8>) {
+        self.complete(status, out);
         let Some(open) = self.open.take() else { return };
         let output_index = self.at();
         let place =

@@ -407,3 +407,26 @@ fn a_stream_that_has_begun_fails_in_the_words_of_an_answer_that_has_not() {
         .concat()
     );
 }
+
+/// The arguments of a call of `f`, which has told none, as its events add up to them and as the object has them.
+fn blank_arguments(told: Value, finish: &str) -> (Value, Value) {
+    let call = json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": told}});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]});
+    let chunks = [json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}), end];
+    let streamed = output(&events(response_writer(), &chunks))[0]["arguments"].clone();
+    let choice =
+        json!({"message": {"content": null, "tool_calls": [call]}, "finish_reason": finish});
+    let answer = json!({"choices": [choice]}).to_string();
+    let whole = responses::object(answer.as_bytes(), response_writer()).unwrap();
+    let whole: Value = serde_json::from_slice(&whole).unwrap();
+    (streamed, whole["output"][0]["arguments"].clone())
+}
+
+#[test]
+fn a_call_without_arguments_has_an_empty_object_of_them() {
+    let both = |arguments: &str| (json!(arguments), json!(arguments));
+    for told in [json!(null), json!(""), json!("null"), json!("{}")] {
+        assert_eq!(blank_arguments(told, "tool_calls"), both("{}"));
+    }
+    assert_eq!(blank_arguments(json!(""), "length"), both(""), "it was cut off before them");
+}
