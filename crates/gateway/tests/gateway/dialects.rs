@@ -225,6 +225,27 @@ async fn a_response_is_kept_for_its_tenant_and_gone_on_from() {
 }
 
 #[tokio::test]
+async fn the_tier_of_a_response_is_its_priority() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.workers[0].traits.priority_scheduling = true;
+    })
+    .await;
+    let mut client = gateway.client().await;
+    client.post(RESPONSES, &response(r#","service_tier":"flex""#)).await;
+    let call = mock.call().await;
+    assert_eq!(read(call.text())["priority"], 10);
+    call.answer(200, ANSWER).await;
+    let (head, body) = client.whole().await;
+    assert_eq!(head.header("x-overdraft-priority"), Some("flex"));
+    assert_eq!(read(&body)["service_tier"], "flex");
+    client.post(RESPONSES, &response(r#","service_tier":"turbo""#)).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, &read(&body)["error"]["param"]), (400, &json!("service_tier")));
+    assert!(mock.is_idle());
+}
+
+#[tokio::test]
 async fn a_response_that_is_not_stored_is_not_kept() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;

@@ -208,4 +208,4 @@ pub(crate) const UNCOUNTED: &[&str] = &[
 ];
 
 /// Fields of a compaction whose object does not repeat them.
-pub(crate) const UNCOMPACTED: &[&str] = &["prompt_cache_key", "service_tier"];
+pub(crate) const UNCOMPACTED: &[&str] = &["prompt_cache_key"];

@@ -339,12 +339,13 @@ fn format(fields: &mut Fields<'_>, chat: &mut ChatBody, echo: &mut Echo) -> Resu
     text.finish()
 }
 
-/// The numbers of the request, as far as they were given.
+/// What the request says in chat's own words, as far as it was given.
 fn parameters(echo: &Echo, included: Included, chat: &mut ChatBody) {
     chat.set_some("max_tokens", echo.max_output_tokens);
     chat.set_some("temperature", echo.temperature.as_ref());
     chat.set_some("top_p", echo.top_p.as_ref());
     chat.set_some("user", echo.user.as_ref());
+    chat.set_some("service_tier", echo.service_tier.as_ref());
     if included.logprobs {
         chat.set("logprobs", &true);
         chat.set_some("top_logprobs", echo.top_logprobs);
