@@ -33,8 +33,8 @@ use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::{FormContent, RequestInfo};
 use super::terms::Terms;
-use super::upstream_body::{Added, Content};
-use crate::dispatch::{Lease, Member, OwnField, Used};
+use super::upstream_body::{Added, Content, EffortLeftOut, Spare, tell_refused};
+use crate::dispatch::{Lease, Member, Used};
 use crate::trace::{AttemptTrace, Callee, RequestTrace};
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, headers};
 
@@ -221,9 +221,9 @@ pub(crate) async fn converse(
     let asked =
         in_time(until, &terms, moving(&member, &terms, answer(&terms, info, question, &route)));
     let mut heard = once_begun(asked, || lease.remember(info.request().prompt)).await?;
-    // A field that the gateway added is no fault of the client's: the request is asked once without it.
-    let mut refused: Option<OwnField> = None;
-    let answered = loop {
+    // A field that the client did not write is no fault of its own: the request is asked once without it.
+    let mut refused: Option<Spare> = None;
+    let mut answered = loop {
         match heard {
             // One member less each time.
             Heard::Objection(extra) => {
@@ -245,6 +245,9 @@ pub(crate) async fn converse(
     };
     if let Some(field) = refused.filter(|_| answered.is_taken()) {
         tell_refused(&member, field, "it is not told the field any more");
+        if route.added.lacks_effort() {
+            answered.head_mut().extensions.insert(EffortLeftOut);
+        }
     }
     trace.answered(answered.status().as_u16());
     Ok(answered)
@@ -263,18 +266,6 @@ fn callee(member: &Member, info: &RequestInfo, question: &Question<'_>) -> Calle
     }
 }
 
-/// Says once which field of the gateway's own a worker refuses.
-fn tell_refused(member: &Member, field: OwnField, so: &'static str) {
-    if member.refusals().note(field) {
-        tracing::warn!(
-            worker = member.upstream.name(),
-            field = field.name(),
-            setting = field.remedy(),
-            "it refuses a field that the gateway adds to requests; {so}"
-        );
-    }
-}
-
 /// What a worker answered with.
 enum Heard {
     Answer(Answer),
@@ -290,8 +281,8 @@ pub(crate) enum Answer {
         head: response::Parts,
         body: Body,
         used: Option<Used>,
-        /// The field of the gateway's own that it complains of, if it does.
-        refuses: Option<OwnField>,
+        /// The field that it complains of, if it is one that the client did not write.
+        refuses: Option<Spare>,
     },
 }
 
@@ -299,6 +290,12 @@ impl Answer {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Stream { head, .. } | Self::Whole { head, .. } => head.status,
+        }
+    }
+
+    const fn head_mut(&mut self) -> &mut response::Parts {
+        match self {
+            Self::Stream { head, .. } | Self::Whole { head, .. } => head,
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct RequestInfo {
     pub(crate) salt: Option<String>,
     /// The side of a comparison that it is on, where it is part of one.
     pub(crate) side: Option<Side>,
+    /// Whether its client wrote it in another dialect than its worker reads.
+    pub(crate) is_translated: bool,
     /// How its body goes on, where that is a form and no JSON.
     pub(crate) form: Option<Box<FormContent>>,
     prompt: Known,
@@ -147,6 +149,7 @@ impl RequestInfo {
             work: Work::Generation,
             salt: tenant_salt,
             side: None,
+            is_translated: false,
             form: None,
             prompt: Known::Text { bytes, media: counted(&parts), chain, chunk },
         }
@@ -171,6 +174,7 @@ impl RequestInfo {
             work: Work::Chore,
             salt: None,
             side: None,
+            is_translated: false,
             form: None,
             prompt: Known::Text { bytes: 0, media: Media::default(), chain, chunk },
         }
@@ -230,6 +234,7 @@ impl RequestInfo {
         let Ok(peek) = RequestPeek::parse(body) else { return self.clone() };
         let asking = Asking { model: model.to_owned(), session: self.session, dice: self.dice };
         let info = Self::of_text(routes, asking, &peek, self.salt.clone());
+        let info = Self { is_translated: self.is_translated, ..info };
         info.of(self.caller.clone(), self.priority, endpoint)
     }
 

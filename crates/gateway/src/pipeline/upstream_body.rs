@@ -15,6 +15,9 @@ use crate::upstream::Pieces;
 /// The member by which vLLM ranks requests. What clients write there is never passed on.
 pub(crate) const RANK: &str = "priority";
 
+/// The member by which a request says how much is to be thought.
+const EFFORT: &str = "reasoning_effort";
+
 /// Bytes of a body that are searched for words at most.
 const SEARCHED_BYTES_MAX: usize = 1024 * 1024;
 
@@ -105,6 +108,7 @@ impl Content {
             counts: self.front.counts() && options && !is_refused(OwnField::StreamOptions),
             is_unsalted: !is_salted,
             extras: self.extras(worker),
+            effort: if info.is_translated { Effort::Hint } else { Effort::Asked },
         }
     }
 
@@ -112,7 +116,8 @@ impl Content {
     pub(crate) fn with(&self, added: Added<'_>) -> Pieces {
         // Counts with every chunk change the options that the client gave.
         let changes_options = added.extras.counts && !added.counts;
-        if matches!(self.front, Front::Unknown { .. }) || changes_options {
+        let is_edited = changes_options || added.lacks_effort();
+        if is_edited || matches!(self.front, Front::Unknown { .. }) {
             return self.patched(added).into();
         }
         let mut prelude = Prelude::new();
@@ -157,6 +162,9 @@ impl Content {
             None if added.is_unsalted => patch = patch.remove(SALT),
             None => {}
         }
+        if added.lacks_effort() {
+            patch = patch.remove(EFFORT);
+        }
         patch.apply(&object).into()
     }
 }
@@ -170,6 +178,54 @@ pub(crate) struct Added<'a> {
     counts: bool,
     is_unsalted: bool,
     extras: Extras,
+    effort: Effort,
+}
+
+/// Whose word the request's effort is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Effort {
+    /// The client's own: what a worker says of it is the client's to know.
+    #[default]
+    Asked,
+    /// A hint in the client's dialect, where chat is stricter.
+    Hint,
+    /// A hint that the worker has refused.
+    LeftOut,
+}
+
+/// A field that a request can do without where its worker refuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    /// One that the gateway adds.
+    Own(OwnField),
+    /// The effort of a translated request. A worker may refuse one word for it and take another, so nothing is learnt.
+    Effort,
+}
+
+impl Spare {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Own(field) => field.name(),
+            Self::Effort => EFFORT,
+        }
+    }
+}
+
+/// Mark of an answer to a request whose effort was left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EffortLeftOut;
+
+/// Says once which field of the gateway's own a worker refuses.
+pub(super) fn tell_refused(member: &Member, field: Spare, so: &'static str) {
+    let Spare::Own(field) = field else { return };
+    if member.refusals().note(field) {
+        tracing::warn!(
+            worker = member.upstream.name(),
+            field = field.name(),
+            setting = field.remedy(),
+            "it refuses a field that the gateway adds to requests; {so}"
+        );
+    }
 }
 
 impl Added<'_> {
@@ -184,34 +240,41 @@ impl Added<'_> {
     }
 
     fn is_nothing(self) -> bool {
-        self == Self::default()
+        !self.lacks_effort() && Self { effort: Effort::default(), ..self } == Self::default()
     }
 
-    /// The added field that a worker's refusal names, if it names one: then the refusal may be no fault of the
-    /// client's.
-    pub(crate) fn named_in(self, refusal: &[u8]) -> Option<OwnField> {
+    /// Whether the worker is not told the effort that its client hinted at.
+    pub(crate) fn lacks_effort(self) -> bool {
+        self.effort == Effort::LeftOut
+    }
+
+    /// The field that a worker's refusal names, if it names one that the client did not write: then the refusal may be no
+    /// fault of the client's.
+    pub(crate) fn named_in(self, refusal: &[u8]) -> Option<Spare> {
         let all = [
-            (OwnField::StreamOptions, self.counts || self.extras.counts),
-            (OwnField::Salt, self.salt.is_some()),
-            (OwnField::Rank, self.rank.is_some()),
+            (Spare::Own(OwnField::StreamOptions), self.counts || self.extras.counts),
+            (Spare::Own(OwnField::Salt), self.salt.is_some()),
+            (Spare::Own(OwnField::Rank), self.rank.is_some()),
+            (Spare::Effort, self.effort == Effort::Hint),
         ];
         let added = all.into_iter().filter(|(_, is_added)| *is_added).map(|(field, _)| field);
-        let is_named = |field: &OwnField| {
+        let is_named = |field: &Spare| {
             memchr::memmem::find(&refusal.to_ascii_lowercase(), field.name().as_bytes()).is_some()
         };
         added.into_iter().find(is_named)
     }
 
     /// The same without one of them, where it can be done without.
-    pub(crate) const fn without(self, field: OwnField) -> Option<Self> {
+    pub(crate) const fn without(self, field: Spare) -> Option<Self> {
         match field {
-            OwnField::StreamOptions => {
+            Spare::Own(OwnField::StreamOptions) => {
                 let extras = Extras { counts: false, ..self.extras };
                 Some(Self { counts: false, extras, ..self })
             }
-            OwnField::Rank => Some(Self { rank: None, ..self }),
+            Spare::Own(OwnField::Rank) => Some(Self { rank: None, ..self }),
             // What keeps tenants apart is given up by nobody but the operator.
-            OwnField::Salt => None,
+            Spare::Own(OwnField::Salt) => None,
+            Spare::Effort => Some(Self { effort: Effort::LeftOut, ..self }),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::{RequestInfo, Work};
 use crate::pipeline::upstream_body::Content;
-use crate::pipeline::{bounds, deadline, explanation, fallback, prompt_tokens, resume};
+use crate::pipeline::{Pipeline, bounds, deadline, explanation, fallback, prompt_tokens, resume};
 
 /// The body of a request that is forwarded.
 pub(super) enum Intake {
@@ -134,11 +134,13 @@ async fn ask(
 ) -> Result<Response<Body>, Refused> {
     let pipeline = &gateway.pipeline;
     let passed = body.passed().cloned();
+    let is_translated = matches!(body, Intake::Read(_));
     let (caller, body) = take_in(gateway, context, body).await?;
     let (mut info, content) = match &passed {
         Some(passed) => passed.inspect(pipeline, context, &caller, &body)?,
         None => inspect(pipeline, context, &caller, &body)?,
     };
+    info.is_translated = is_translated;
     context.priority = Some(info.priority);
     // By the name that the client gave: the body's own may be the target's by now.
     let plan = cascade::consider(&gateway.cascade, context, &body, &info)?;
@@ -157,12 +159,8 @@ async fn ask(
             Served::Ask(mark, fare) => (mark, fare),
         }
     };
-    match passed.and_then(|passed| passed.chat) {
-        Some(chat) => {
-            prompt_tokens::count(pipeline, &mut info, &chat, Endpoint::ChatCompletions).await;
-        }
-        None => prompt_tokens::count(pipeline, &mut info, &content.body, context.endpoint).await,
-    }
+    let chat = passed.and_then(|passed| passed.chat);
+    count(pipeline, &mut info, &content.body, context.endpoint, chat).await;
     bounds::check_prompt(pipeline, &info)?;
     let charged = charge(pipeline, &info, fare)?;
     if let Some(guard) = context.guard() {
@@ -196,6 +194,20 @@ async fn ask(
         explanation::attach(response.headers_mut(), words);
     }
     Ok(response)
+}
+
+/// Has the tokens of the prompt counted, in the translation of what came in another dialect.
+async fn count(
+    pipeline: &Arc<Pipeline>,
+    info: &mut RequestInfo,
+    body: &Bytes,
+    endpoint: Endpoint,
+    chat: Option<Bytes>,
+) {
+    match chat {
+        Some(chat) => prompt_tokens::count(pipeline, info, &chat, Endpoint::ChatCompletions).await,
+        None => prompt_tokens::count(pipeline, info, body, endpoint).await,
+    }
 }
 
 /// What workers are asked.

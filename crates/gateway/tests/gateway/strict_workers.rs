@@ -163,3 +163,37 @@ async fn a_rank_that_is_refused_is_given_up_and_a_salt_is_not() {
     assert_eq!(client.whole().await.0.status, 400, "tenants are kept apart or not served");
     assert!(mock.is_idle());
 }
+
+#[tokio::test]
+async fn an_effort_that_a_worker_refuses_is_left_out_where_it_is_a_hint() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let message = format!(
+        r#"{{"model":"{MODEL}","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}],"output_config":{{"effort":"minimal"}}}}"#
+    );
+    let response = format!(
+        r#"{{"model":"{MODEL}","input":"hi","store":false,"reasoning":{{"effort":"xhigh"}}}}"#
+    );
+    let cases = [
+        ("/v1/messages", message.as_str(), "output_config.effort"),
+        ("/v1/responses", response.as_str(), "reasoning.effort"),
+        // Nothing is learnt: another word for it may be known.
+        ("/v1/responses", response.as_str(), "reasoning.effort"),
+    ];
+    for (path, body, name) in cases {
+        let mut client = gateway.client().await;
+        client.post(path, body).await;
+        let call = mock.call().await;
+        assert!(has(&call, "reasoning_effort"));
+        call.answer(400, &unknown("reasoning_effort")).await;
+        let call = mock.call().await;
+        assert!(!has(&call, "reasoning_effort"));
+        call.answer(200, ANSWER).await;
+        let (head, _) = client.whole().await;
+        assert_eq!((head.status, head.header("x-overdraft-left-out")), (200, Some(name)));
+    }
+    let mut client = gateway.chat(r#","reasoning_effort":"xhigh""#).await;
+    mock.call().await.answer(400, &unknown("reasoning_effort")).await;
+    assert_eq!(client.whole().await.0.status, 400, "a chat's words are its client's own");
+    assert!(mock.is_idle());
+}

@@ -15,6 +15,7 @@ use overdraft_wire::dialect::{Dialect, Failure};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::pipeline::keys::{Level, Standing};
+use crate::pipeline::upstream_body::EffortLeftOut;
 
 /// Bytes of a whole answer at most; it must be read to its end before it can be translated.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -122,6 +123,13 @@ pub(super) async fn signed(response: Response<Body>, dialect: Dialect, id: &str)
     };
     if let Ok(name) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID, name);
+    }
+    if response.extensions_mut().remove::<EffortLeftOut>().is_some() {
+        let name = match dialect {
+            Dialect::Messages => "output_config.effort",
+            Dialect::Responses => "reasoning.effort",
+        };
+        response.headers_mut().append(LEFT_OUT, HeaderValue::from_static(name));
     }
     if dialect == Dialect::Messages
         && let Some(standing) = response.extensions_mut().remove::<Standing>()
