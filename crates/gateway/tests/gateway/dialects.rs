@@ -113,6 +113,29 @@ async fn a_streamed_message_ends_whole_or_with_an_error() {
 }
 
 #[tokio::test]
+async fn a_message_begins_with_its_text_unless_thoughts_were_asked_for() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let said = json!({"role": "assistant", "content": "said", "reasoning": "thought"});
+    let choice = json!({"index": 0, "message": said, "finish_reason": "stop"});
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": 7, "total_tokens": 10});
+    let answer = json!({"id": "x", "object": "chat.completion", "created": 1, "model": MODEL,
+        "choices": [choice], "usage": usage});
+    for (thinking, kinds) in [
+        ("", &["text"][..]),
+        (r#","thinking":{"type":"enabled","budget_tokens":1024}"#, &["thinking", "text"][..]),
+    ] {
+        let mut client = gateway.client().await;
+        client.post(MESSAGES, &message(thinking)).await;
+        mock.call().await.answer(200, &answer.to_string()).await;
+        let told = read(&client.whole().await.1);
+        let blocks = told["content"].as_array().unwrap().iter();
+        assert_eq!(blocks.map(|block| block["type"].as_str().unwrap()).collect::<Vec<_>>(), kinds);
+        assert_eq!(told["usage"]["output_tokens"], 7, "thoughts count");
+    }
+}
+
+#[tokio::test]
 async fn errors_have_the_shape_of_their_dialect() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| {

@@ -12,9 +12,9 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Identity;
 use super::error::error;
 use super::object::{Message, Signature, Usage, stop_of};
+use super::{Identity, Thoughts};
 use crate::dialect::failure::Failure;
 use crate::dialect::steps::{Ending, Step};
 use crate::dialect::stream::EventWriter;
@@ -25,6 +25,7 @@ pub struct Writer {
     identity: Identity,
     /// Names the request in errors.
     request_id: String,
+    thoughts: Thoughts,
     /// Blocks that have been opened.
     blocks: usize,
     open: Option<Open>,
@@ -39,8 +40,8 @@ enum Open {
 
 impl Writer {
     /// A writer of the message that `identity` names.
-    pub const fn new(identity: Identity, request_id: String) -> Self {
-        Self { identity, request_id, blocks: 0, open: None }
+    pub const fn new(identity: Identity, request_id: String, thoughts: Thoughts) -> Self {
+        Self { identity, request_id, thoughts, blocks: 0, open: None }
     }
 
     fn start(&mut self, open: Open, block: &Value, out: &mut Vec<u8>) {
@@ -104,6 +105,7 @@ impl EventWriter for Writer {
 
     fn step(&mut self, step: Step, out: &mut Vec<u8>) {
         match step {
+            Step::Thought(_) if self.thoughts == Thoughts::LeftOut => {}
             Step::Thought(thinking) => {
                 if !matches!(self.open, Some(Open::Thought(_))) {
                     let block = json!({"type": "thinking", "thinking": "", "signature": ""});

@@ -29,3 +29,12 @@ pub struct Identity {
     /// The model that was asked for; the worker's own name where none was.
     pub model: Option<String>,
 }
+
+/// Whether an answer tells its thoughts. A client that has not asked for any reads its first block as the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thoughts {
+    /// As blocks of their own.
+    Told,
+    /// They are left out, and count as output all the same.
+    LeftOut,
+}

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::Identity;
+use super::{Identity, Thoughts};
 use crate::dialect::answer::{ChatUsage, Finish};
 use crate::dialect::failure::Failure;
 use crate::dialect::steps::{Ending, Step};
@@ -124,8 +124,11 @@ impl Signature {
 ///
 /// # Errors
 /// [`Failure`] where that is no answer.
-pub fn object(answer: &[u8], identity: &Identity) -> Result<Vec<u8>, Failure> {
-    let (steps, ending) = translate_whole(answer, &identity.id)?;
+pub fn object(answer: &[u8], identity: &Identity, thoughts: Thoughts) -> Result<Vec<u8>, Failure> {
+    let (mut steps, ending) = translate_whole(answer, &identity.id)?;
+    if thoughts == Thoughts::LeftOut {
+        steps.retain(|step| !matches!(step, Step::Thought(_)));
+    }
     Ok(assemble(steps, &ending, identity))
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::blocks::{conversation, system};
-use super::tools;
+use super::{Thoughts, tools};
 use crate::dialect::Prompt;
 use crate::dialect::chat::{Chat, ChatBody, ChatMessage, JsonSchema, LeftOut};
 use crate::dialect::fields::{Fields, list_of, mistyped, text_of, unknown};
@@ -42,6 +42,8 @@ pub struct Request {
     pub model: Option<String>,
     /// Whether the answer is to be streamed.
     pub streams: bool,
+    /// Whether the answer tells its thoughts.
+    pub thoughts: Thoughts,
     /// As a chat completion.
     pub chat: Chat,
 }
@@ -97,7 +99,7 @@ fn read(body: &[u8], purpose: Purpose) -> Result<(Request, usize), ApiError> {
     for name in ["temperature", "top_p", "top_k"] {
         chat.set_some(name, fields.number(name)?);
     }
-    thinking(&mut fields, &mut chat, &mut left_out)?;
+    let thoughts = thinking(&mut fields, &mut chat, &mut left_out)?;
     output(&mut fields, &mut chat)?;
     if let Some(mut metadata) = fields.object("metadata")? {
         chat.set_some("user", metadata.text("user_id")?);
@@ -116,7 +118,7 @@ fn read(body: &[u8], purpose: Purpose) -> Result<(Request, usize), ApiError> {
         chat.set("add_generation_prompt", &!is_prefill);
     }
     let chat = Chat { body: chat.into_bytes(), left_out: left_out.into_names() };
-    Ok((Request { model, streams, chat }, images))
+    Ok((Request { model, streams, thoughts, chat }, images))
 }
 
 /// System prompt and turns.
@@ -142,32 +144,32 @@ fn stop_sequences(fields: &mut Fields<'_>, chat: &mut ChatBody) -> Result<(), Ap
     Ok(())
 }
 
-/// Thinking is a switch of the chat template; its budget is the worker's own affair.
+/// Thinking is a switch of the chat template; its budget is the worker's own affair. Who says nothing has not asked for
+/// thoughts, but keeps the prompt that a chat has: its model may think.
 fn thinking(
     fields: &mut Fields<'_>,
     chat: &mut ChatBody,
     left_out: &mut LeftOut,
-) -> Result<(), ApiError> {
-    let Some(mut thinking) = fields.object("thinking")? else { return Ok(()) };
+) -> Result<Thoughts, ApiError> {
+    let Some(mut thinking) = fields.object("thinking")? else { return Ok(Thoughts::LeftOut) };
     let kind = thinking.required_text("type")?;
-    match kind.as_str() {
-        "disabled" => {
-            chat.set("chat_template_kwargs", &json!({"enable_thinking": false, "thinking": false}));
-        }
-        "enabled" | "adaptive" => {
-            chat.set("chat_template_kwargs", &json!({"enable_thinking": true, "thinking": true}));
-        }
+    let thoughts = match kind.as_str() {
+        "disabled" => Thoughts::LeftOut,
+        "enabled" | "adaptive" => Thoughts::Told,
         _ => {
             let expected = "`enabled`, `adaptive` or `disabled`";
             return Err(unknown("thinking.type", &kind, expected));
         }
-    }
+    };
+    let thinks = thoughts == Thoughts::Told;
+    chat.set("chat_template_kwargs", &json!({"enable_thinking": thinks, "thinking": thinks}));
     if thinking.number("budget_tokens")?.is_some() {
         left_out.note("thinking.budget_tokens");
     }
     // Nobody here checks what thoughts are bound to.
     thinking.skip(&["display", "block_binding"]);
-    thinking.finish()
+    thinking.finish()?;
+    Ok(thoughts)
 }
 
 /// Format and effort of the answer.

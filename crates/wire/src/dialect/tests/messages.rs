@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{chat_of_message, message, refuses_message, to_chat};
-use crate::dialect::messages::prompt;
+use crate::dialect::messages::{Thoughts, prompt};
 
 /// The chat messages of these turns.
 #[track_caller]
@@ -197,6 +197,19 @@ fn an_assistant_s_turn_is_one_message() {
             tool("i:0", "r"),
         ]),
     );
+}
+
+#[test]
+fn thoughts_are_told_where_they_are_asked_for() {
+    for (thinking, thoughts) in [
+        (json!(null), Thoughts::LeftOut),
+        (json!({"type": "disabled"}), Thoughts::LeftOut),
+        (json!({"type": "enabled", "budget_tokens": 2_048}), Thoughts::Told),
+        (json!({"type": "adaptive"}), Thoughts::Told),
+    ] {
+        let request = to_chat(&message(json!({ "thinking": thinking }))).unwrap();
+        assert_eq!(request.thoughts, thoughts, "{thinking}");
+    }
 }
 
 #[test]
