@@ -12,7 +12,7 @@ use crate::redis::Redis;
 
 const MESSAGES: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
-const RESPONSES: &str = "/v1/responses";
+pub(crate) const RESPONSES: &str = "/v1/responses";
 const INPUT_TOKENS: &str = "/v1/responses/input_tokens";
 const COMPACT: &str = "/v1/responses/compact";
 
@@ -27,16 +27,16 @@ fn named(model: &str) -> String {
     message("").replacen(&format!(r#""{MODEL}""#), &format!(r#""{model}""#), 1)
 }
 
-fn response(more: &str) -> String {
+pub(crate) fn response(more: &str) -> String {
     format!(r#"{{"model":"{MODEL}","input":"hi"{more}}}"#)
 }
 
-fn read(text: &str) -> Value {
+pub(crate) fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// Posts what the mock answers with `ANSWER`; the messages that it was sent, and the client's answer.
-async fn answered(
+pub(crate) async fn answered(
     mock: &mut Mock,
     client: &mut Client,
     post: (&str, &str, &str),
@@ -53,7 +53,7 @@ async fn answered(
 }
 
 /// Asks for something that no worker is asked for.
-async fn ask(client: &mut Client, line: &str, headers: &str) -> (Head, Value) {
+pub(crate) async fn ask(client: &mut Client, line: &str, headers: &str) -> (Head, Value) {
     client.send(format!("{line} HTTP/1.1\r\nhost: g\r\n{headers}content-length: 0\r\n\r\n")).await;
     let (head, body) = client.whole().await;
     (head, read(&body))

@@ -19,6 +19,7 @@ mod redis;
 
 mod admin_listener;
 mod admission;
+mod background;
 mod caching;
 mod care;
 mod cascade;

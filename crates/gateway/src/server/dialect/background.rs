@@ -112,12 +112,18 @@ impl Responses {
         }
     }
 
-    /// Keeps a response here, and with the other gateways beside.
-    pub(super) fn keep(self: &Arc<Self>, of: &Identified, object: &[u8], background: bool) {
-        let Some(kept) = of.kept(object, background) else { return };
+    /// Keeps a response that was waited for here, and with the other gateways beside.
+    pub(super) fn keep(self: &Arc<Self>, of: &Identified, object: &[u8]) {
+        let Some(kept) = of.kept(object, false) else { return };
         let Some(entry) = self.kept.keep(of.tenant, &of.id, kept) else { return };
         let (this, tenant, id) = (Arc::clone(self), of.tenant, of.id.clone());
         self.tasks.spawn(async move { this.kept.share(tenant, &id, &entry).await });
+    }
+
+    /// Keeps a response in the background here as it stands; what the other gateways are to be told.
+    fn keep_background(&self, of: &Identified, object: &[u8]) -> Option<Vec<u8>> {
+        let kept = of.kept(object, true)?;
+        self.kept.keep(of.tenant, &of.id, kept)
     }
 
     /// Makes a response that nobody waits for; none where there are too many.
@@ -148,9 +154,15 @@ impl Responses {
             }
             all.push_back(Arc::clone(&live));
         }
-        self.keep(&of, &live.object(), true);
+        let begun = self.keep_background(&of, &live.object());
         let (this, made) = (Arc::clone(self), Arc::clone(&live));
-        self.tasks.spawn(async move { this.make(&of, &made, answer).await });
+        self.tasks.spawn(async move {
+            // One task writes the first entry and the last, so that the last stays.
+            if let Some(entry) = begun {
+                this.kept.share(of.tenant, &of.id, &entry).await;
+            }
+            this.make(&of, &made, answer).await;
+        });
         Some(live)
     }
 
@@ -173,37 +185,43 @@ impl Responses {
         });
     }
 
-    async fn make(self: &Arc<Self>, of: &Identified, live: &Live, mut answer: Translated<Writer>) {
+    async fn make(&self, of: &Identified, live: &Live, mut answer: Translated<Writer>) {
         loop {
             let frame = tokio::select! {
                 biased;
                 () = live.cancel.cancelled() => {
                     let object = answer.writer().cancelled();
-                    self.settle(of, live, object);
-                    return;
+                    self.settle(of, live, object).await;
+                    break;
                 }
                 frame = answer.frame() => frame,
             };
             let Some(Ok(frame)) = frame else { break };
-            if let Ok(events) = frame.into_data() {
-                let object = answer.writer().object().map(<[u8]>::to_vec);
+            let Ok(events) = frame.into_data() else { continue };
+            let Some(object) = answer.writer().object().map(<[u8]>::to_vec) else {
                 live.add(&events);
-                if let Some(object) = object {
-                    self.settle(of, live, object);
-                }
-            }
+                continue;
+            };
+            // Who sees the last event may go on from the response at once, at any gateway.
+            self.settle(of, live, object).await;
+            live.add(&events);
+            live.close();
         }
         live.close();
     }
 
-    /// The response has ended so.
-    fn settle(self: &Arc<Self>, of: &Identified, live: &Live, object: Vec<u8>) {
-        // Whoever deleted it does not want to see it again.
-        if self.find_live(of.tenant, &of.id).is_some() {
-            self.keep(of, &object, true);
+    /// The response has ended so; one that had ended before stays as it was.
+    async fn settle(&self, of: &Identified, live: &Live, object: Vec<u8>) {
+        if live.is_over() {
+            return;
         }
+        // Whoever deleted it does not want to see it again.
+        let is_wanted = self.find_live(of.tenant, &of.id).is_some();
+        let entry = is_wanted.then(|| self.keep_background(of, &object)).flatten();
         live.log().object = object.into();
-        live.close();
+        if let Some(entry) = entry {
+            self.kept.share(of.tenant, &of.id, &entry).await;
+        }
     }
 
     fn live(&self) -> MutexGuard<'_, VecDeque<Arc<Live>>> {
@@ -222,7 +240,7 @@ impl Live {
         self.cancel.cancel();
         let mut grown = self.grown.subscribe();
         let over = async {
-            while !self.log().is_over {
+            while !self.is_over() {
                 if grown.changed().await.is_err() {
                     return;
                 }
@@ -262,6 +280,10 @@ impl Live {
         let count = log.events.len();
         drop(log);
         self.grown.send_replace(count);
+    }
+
+    fn is_over(&self) -> bool {
+        self.log().is_over
     }
 
     fn close(&self) {

@@ -1,7 +1,8 @@
 //! Kept responses: what clients of Responses may ask for later, by id, for their tenant alone.
 //!
 //! They are kept in this gateway's memory, and in the store that gateways share where there is one; then that
-//! store has the say, for another gateway may have deleted what this one still remembers.
+//! store has the say, for another gateway may have deleted what this one still remembers. A response that is
+//! under way in the store and has ended here has ended: the store missed the last write.
 //!
 //! **Invariant:** the key of a response has the tenant in it, so that another tenant's id is as unknown as one
 //! that never was.
@@ -40,6 +41,20 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// Whether nothing will be added to it.
+    pub(super) fn is_over(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Standing {
+            status: String,
+        }
+        // Only responses that nobody waits for are kept before their end.
+        if !self.background {
+            return true;
+        }
+        let standing = serde_json::from_str::<Standing>(self.object.get());
+        !standing.is_ok_and(|told| matches!(told.status.as_str(), "in_progress" | "queued"))
+    }
+
     /// What it said.
     pub(super) fn output(&self) -> Vec<Box<RawValue>> {
         #[derive(Deserialize)]
@@ -117,15 +132,22 @@ impl KeptResponses {
             return None;
         }
         let name = name(tenant, id);
-        if let Some(shared) = &self.shared {
-            match shared.get(&name).await {
-                Ok(Looked::Found(entry, _)) => {
-                    return serde_json::from_slice(&entry).ok().map(Arc::new);
-                }
-                // It may not have been written yet: what this gateway remembers counts.
-                Ok(Looked::Missing(_)) | Err(_) => {}
-            }
+        let Some(shared) = &self.shared else { return self.remembered(&name) };
+        let stored = match shared.get(&name).await {
+            Ok(Looked::Found(entry, _)) => serde_json::from_slice::<Kept>(&entry).ok()?,
+            // It may not have been written yet: what this gateway remembers counts.
+            Ok(Looked::Missing(_)) | Err(_) => return self.remembered(&name),
+        };
+        if !stored.is_over() {
+            // A last write that failed leaves the first entry there; its maker knows how it ended.
+            let ended = self.remembered(&name).filter(|own| own.is_over());
+            return Some(ended.unwrap_or_else(|| Arc::new(stored)));
         }
+        Some(Arc::new(stored))
+    }
+
+    /// What this gateway remembers of a response.
+    fn remembered(&self, name: &Name) -> Option<Arc<Kept>> {
         match self.shelf().get(&name.key, self.clock.now()) {
             Found::Hit(kept) => Some(Arc::clone(kept)),
             Found::Expired | Found::Missing => None,

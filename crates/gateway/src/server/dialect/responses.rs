@@ -24,6 +24,9 @@ use crate::pipeline::keys::Realm;
 /// Responses that one may follow at most.
 const CHAIN_MAX: usize = 1_000;
 
+/// Characters of an id in a message at most.
+const ID_SHOWN: usize = 80;
+
 /// Items of a list unless the client says otherwise, and at most.
 const PAGE_ITEMS: usize = 20;
 const PAGE_ITEMS_MAX: usize = 100;
@@ -128,11 +131,18 @@ pub(super) async fn history(
     while let Some(id) = next.take() {
         let found = gateway.responses.kept.find(tenant, &id).await;
         let kept = found.filter(|_| links.len() < CHAIN_MAX).ok_or_else(|| {
-            let shown: String = id.chars().take(80).collect();
-            let message = format!("the previous response `{shown}` is not kept here");
+            let message = format!("the previous response `{}` is not kept here", shown(&id));
             ApiError::new(ErrorKind::PreviousResponseNotFound, message)
                 .with_param("previous_response_id")
         })?;
+        if !kept.is_over() {
+            let message = format!(
+                "the previous response `{}` is under way; expected one that has ended: wait until \
+                 its `status` says so, or cancel it",
+                shown(&id)
+            );
+            return Err(ApiError::invalid("previous_response_id", message));
+        }
         next.clone_from(&kept.previous);
         links.push(kept);
     }
@@ -153,7 +163,7 @@ async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> R
         });
         let response = response.await;
         if let (Keeping::Stored, Some(object)) = (keeping, made) {
-            owner.keep(&of, &object, false);
+            owner.keep(&of, &object);
         }
         return response;
     }
@@ -174,7 +184,7 @@ async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> R
         Keeping::Forgotten => stream,
         Keeping::Stored => stream.then(Box::new(move |writer: &Writer| {
             if let Some(object) = writer.object() {
-                owner.keep(&of, object, false);
+                owner.keep(&of, object);
             }
         })),
     };
@@ -310,8 +320,12 @@ fn query(incoming: &Incoming, name: &str) -> Option<String> {
 }
 
 fn unknown(id: &str) -> ApiError {
-    let shown: String = id.chars().take(80).collect();
-    ApiError::new(ErrorKind::NotFound, format!("the response `{shown}` is not kept here"))
+    ApiError::new(ErrorKind::NotFound, format!("the response `{}` is not kept here", shown(id)))
+}
+
+/// As much of an id as a message holds.
+fn shown(id: &str) -> String {
+    id.chars().take(ID_SHOWN).collect()
 }
 
 fn no_events() -> ApiError {
