@@ -109,3 +109,41 @@ async fn who_made_a_response_knows_its_end_though_the_store_missed_it() {
     let (asked, _) = answered(&mut mock, &mut here, (RESPONSES, "", &next)).await;
     assert_eq!(said(&asked), ["hi", "ab", "hi"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_another_gateway_deletes_is_given_up_and_stays_deleted() {
+    let redis = Redis::start(&[]);
+    let mut mock = Mock::start(&[MODEL]).await;
+    let one = Gateway::start_with(&[&mock], sharing(&redis)).await;
+    let other = Gateway::start_with(&[&mock], sharing(&redis)).await;
+    let (mut here, mut there) = (one.client().await, other.client().await);
+    let begun = Begun::at(&mut here, &mut mock).await;
+    let line = begun.line("GET");
+    until(&mut there, &line, |status, _| status == 200).await;
+    let (head, deleted) = ask(&mut there, &begun.line("DELETE"), "").await;
+    assert_eq!((head.status, &deleted["deleted"]), (200, &json!(true)));
+    // Its maker lets go of the worker once it has written how the response ended.
+    begun.call.gone().await;
+    for client in [&mut there, &mut here] {
+        assert_eq!(ask(client, &line, "").await.0.status, 404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_is_cancelled_at_a_gateway_that_does_not_make_it() {
+    let redis = Redis::start(&[]);
+    let mut mock = Mock::start(&[MODEL]).await;
+    let one = Gateway::start_with(&[&mock], sharing(&redis)).await;
+    let other = Gateway::start_with(&[&mock], sharing(&redis)).await;
+    let (mut here, mut there) = (one.client().await, other.client().await);
+    let begun = Begun::at(&mut here, &mut mock).await;
+    let line = begun.line("GET");
+    until(&mut there, &line, |status, _| status == 200).await;
+    let cancel = format!("{}/cancel", begun.line("POST"));
+    for _ in 0..2 {
+        let (head, cancelled) = ask(&mut there, &cancel, "").await;
+        assert_eq!((head.status, &cancelled["status"]), (200, &json!("cancelled")), "{cancelled}");
+    }
+    begun.call.gone().await;
+    assert_eq!(ask(&mut here, &line, "").await.1["status"], "cancelled");
+}

@@ -6,6 +6,7 @@
 //! **Invariant:** at most [`LIVE_MAX`] responses are logged, with at most [`LOG_BYTES_MAX`] bytes each.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -173,6 +174,16 @@ impl Responses {
         found.cloned()
     }
 
+    /// The same, unless a client of another gateway has deleted it.
+    pub(super) async fn find_undeleted(&self, tenant: Realm, id: &str) -> Option<Arc<Live>> {
+        let live = self.find_live(tenant, id)?;
+        if self.kept.is_deleted(tenant, id).await {
+            self.forget_live(tenant, id);
+            return None;
+        }
+        Some(live)
+    }
+
     /// Lets go of a response's events, and gives it up where it is under way.
     pub(super) fn forget_live(&self, tenant: Realm, id: &str) {
         let mut all = self.live();
@@ -186,6 +197,7 @@ impl Responses {
     }
 
     async fn make(&self, of: &Identified, live: &Live, mut answer: Translated<Writer>) {
+        let mut cancel_asked = pin!(self.kept.cancel_asked(of.tenant, &of.id));
         loop {
             let frame = tokio::select! {
                 biased;
@@ -193,6 +205,10 @@ impl Responses {
                     let object = answer.writer().cancelled();
                     self.settle(of, live, object).await;
                     break;
+                }
+                () = &mut cancel_asked => {
+                    live.cancel.cancel();
+                    continue;
                 }
                 frame = answer.frame() => frame,
             };

@@ -4,6 +4,9 @@
 //! store has the say, for another gateway may have deleted what this one still remembers. A response that is
 //! under way in the store and has ended here has ended: the store missed the last write.
 //!
+//! A client may cancel or delete a response at a gateway that does not make it. Marks beside the response tell
+//! its maker: a mark that it is deleted outlasts every write, and one that asks for its end is looked for.
+//!
 //! **Invariant:** the key of a response has the tenant in it, so that another tenant's id is as unknown as one
 //! that never was.
 
@@ -11,18 +14,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use overdraft_core::response_cache::{Found, Shelf};
-use overdraft_store::{Looked, Name, Namespace, OpenError, ResponseStore};
+use overdraft_store::{Fault, Looked, Name, Namespace, OpenError, ResponseStore};
 use overdraft_telemetry::Clock;
 use overdraft_units::Micros;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use tokio::time::{sleep, timeout};
 
 use crate::pipeline::keys::Realm;
 use crate::settings::GatewaySettings;
 
 /// Where kept responses lie apart from cached answers.
 const NAMESPACE_SUFFIX: &str = ".responses";
+
+/// What lies in the place of a response that was deleted.
+const TOMBSTONE: &[u8] = b"deleted";
+
+/// How often a gateway looks whether another was asked to cancel what it makes.
+const CANCEL_POLL: Duration = Duration::from_secs(1);
+
+/// How long a gateway waits until another has given up a response.
+const CANCEL_WAIT: Duration = Duration::from_secs(5);
+
+/// How often it looks meanwhile.
+const CANCELLED_POLL: Duration = Duration::from_millis(250);
 
 /// Characters of an id at most; longer ones are none of ours.
 const ID_LENGTH_MAX: usize = 128;
@@ -63,6 +79,27 @@ impl Kept {
         }
         serde_json::from_str::<Said>(self.object.get())
             .map_or_else(|_| Vec::new(), |said| said.output)
+    }
+}
+
+/// What a client asked of one gateway and the others have to know; it lies beside the response in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Whoever makes it is to give it up.
+    CancelAsked,
+    /// It is never to be written again.
+    Deleted,
+}
+
+impl Mark {
+    /// Where it lies.
+    fn name(self, tenant: Realm, id: &str) -> Name {
+        let word = match self {
+            Self::CancelAsked => "cancel asked",
+            Self::Deleted => "deleted",
+        };
+        let key = Sha256::new().chain_update(word).chain_update(tenant).chain_update(id);
+        Name { key: key.finalize().into(), ..name(tenant, id) }
     }
 }
 
@@ -110,18 +147,21 @@ impl KeptResponses {
         self.shared.as_ref().map(|_| entry)
     }
 
-    /// Writes what [`KeptResponses::keep`] returned to the shared store.
+    /// Writes what [`KeptResponses::keep`] returned to the shared store, unless the response was deleted.
     pub(super) async fn share(&self, tenant: Realm, id: &str, entry: &[u8]) {
         let Some(shared) = &self.shared else { return };
-        let name = name(tenant, id);
-        let ticket = match shared.get(&name).await {
-            Ok(Looked::Found(_, ticket) | Looked::Missing(ticket)) => ticket,
-            Err(error) => {
-                tracing::warn!(response = id, %error, "response is kept by this gateway alone: the store did not take it");
-                return;
+        let (place, deleted) = (name(tenant, id), Mark::Deleted.name(tenant, id));
+        let written = async {
+            // A ticket holds for all names of a tenant.
+            let Looked::Missing(ticket) = shared.get(&deleted).await? else { return Ok(()) };
+            shared.put(&place, ticket, entry, self.life).await?;
+            // Who deletes it marks that first, so a tombstone that this overwrote has its mark by now.
+            if let Looked::Found(..) = shared.get(&deleted).await? {
+                shared.put(&place, ticket, TOMBSTONE, self.life).await?;
             }
+            Ok::<(), Fault>(())
         };
-        if let Err(error) = shared.put(&name, ticket, entry, self.life).await {
+        if let Err(error) = written.await {
             tracing::warn!(response = id, %error, "response is kept by this gateway alone: the store did not take it");
         }
     }
@@ -157,11 +197,72 @@ impl KeptResponses {
     /// Lets go of a response; whether it was there.
     pub(super) async fn forget(&self, tenant: Realm, id: &str) -> bool {
         let Some(kept) = self.find(tenant, id).await else { return false };
-        let now = self.clock.now();
+        let (is_over, now) = (kept.is_over(), self.clock.now());
+        let place = name(tenant, id);
         // In its place lies nothing, until nobody remembers it any more.
-        self.shelf().insert(name(tenant, id).key, kept, 0, now, now);
-        self.share(tenant, id, b"deleted").await;
+        self.shelf().insert(place.key, kept, 0, now, now);
+        // A write that is under way looks for the mark once it has written.
+        self.tell(&Mark::Deleted.name(tenant, id), TOMBSTONE).await;
+        if !is_over {
+            self.tell(&Mark::CancelAsked.name(tenant, id), TOMBSTONE).await;
+        }
+        self.tell(&place, TOMBSTONE).await;
         true
+    }
+
+    /// Whether a client of any gateway has deleted the response.
+    pub(super) async fn is_deleted(&self, tenant: Realm, id: &str) -> bool {
+        self.has_mark(&Mark::Deleted.name(tenant, id)).await
+    }
+
+    /// Resolves once a client of another gateway wants the response given up.
+    pub(super) async fn cancel_asked(&self, tenant: Realm, id: &str) {
+        if self.shared.is_none() {
+            return std::future::pending().await;
+        }
+        let mark = Mark::CancelAsked.name(tenant, id);
+        loop {
+            sleep(CANCEL_POLL).await;
+            if self.has_mark(&mark).await {
+                return;
+            }
+        }
+    }
+
+    /// Has the gateway that makes a response give it up; how it ended, or nothing where it did not in time.
+    pub(super) async fn cancel_elsewhere(&self, tenant: Realm, id: &str) -> Option<Arc<Kept>> {
+        if !self.tell(&Mark::CancelAsked.name(tenant, id), b"cancel").await {
+            return None;
+        }
+        let ended = async {
+            loop {
+                sleep(CANCELLED_POLL).await;
+                let kept = self.find(tenant, id).await;
+                if let Some(ended) = kept.filter(|kept| kept.is_over()) {
+                    return ended;
+                }
+            }
+        };
+        timeout(CANCEL_WAIT, ended).await.ok()
+    }
+
+    async fn has_mark(&self, mark: &Name) -> bool {
+        let Some(shared) = &self.shared else { return false };
+        matches!(shared.get(mark).await, Ok(Looked::Found(..)))
+    }
+
+    /// Puts a word for the other gateways where it belongs, whatever lies there; whether the store took it.
+    async fn tell(&self, place: &Name, word: &[u8]) -> bool {
+        let Some(shared) = &self.shared else { return false };
+        let written = async {
+            let (Looked::Found(_, ticket) | Looked::Missing(ticket)) = shared.get(place).await?;
+            shared.put(place, ticket, word, self.life).await
+        };
+        let written = written.await;
+        if let Err(error) = &written {
+            tracing::warn!(%error, "other gateways are not told what became of a response: the store did not take it");
+        }
+        written.is_ok()
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf<Arc<Kept>>> {

@@ -197,7 +197,7 @@ pub(super) async fn retrieve(gateway: &Gateway, incoming: Incoming, id: &str) ->
         Ok(caller) => caller,
         Err(error) => return incoming.refuse(&error),
     };
-    let live = gateway.responses.find_live(caller.realm(), id);
+    let live = gateway.responses.find_undeleted(caller.realm(), id).await;
     let wants_events = query(&incoming, "stream").as_deref() == Some("true");
     let response = match live {
         Some(live) if wants_events => {
@@ -245,21 +245,30 @@ pub(super) async fn cancel(gateway: &Gateway, incoming: Incoming, id: &str) -> R
         Ok(caller) => caller,
         Err(error) => return incoming.refuse(&error),
     };
-    if let Some(live) = gateway.responses.find_live(caller.realm(), id) {
+    let tenant = caller.realm();
+    if let Some(live) = gateway.responses.find_undeleted(tenant, id).await {
         let object = live.cancel().await;
         return incoming.answer_with(reply::json(StatusCode::OK, object));
     }
-    match gateway.responses.kept.find(caller.realm(), id).await {
-        None => incoming.refuse(&unknown(id)),
-        Some(kept) if kept.background => {
-            let object = kept.object.get().to_owned();
-            incoming.answer_with(reply::json(StatusCode::OK, object))
-        }
-        Some(_) => {
+    let kept = &gateway.responses.kept;
+    let ended = match kept.find(tenant, id).await {
+        None => return incoming.refuse(&unknown(id)),
+        Some(found) if !found.background => {
             let message = "only a response with `background` can be cancelled";
-            incoming.refuse(&ApiError::new(ErrorKind::InvalidRequest, message))
+            return incoming.refuse(&ApiError::new(ErrorKind::InvalidRequest, message));
         }
-    }
+        Some(found) if found.is_over() => Some(found),
+        Some(_) => kept.cancel_elsewhere(tenant, id).await,
+    };
+    let Some(ended) = ended else {
+        let message = format!(
+            "the gateway that makes the response `{}` has not given it up in time, or cannot \
+             reach the shared store; ask how the response stands, and cancel it again",
+            shown(id)
+        );
+        return incoming.refuse(&ApiError::timeout(message));
+    };
+    incoming.answer_with(reply::json(StatusCode::OK, ended.object.get().to_owned()))
 }
 
 /// The input of a response as a list, the newest item first.
