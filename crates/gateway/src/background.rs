@@ -29,7 +29,7 @@ const MEMBERSHIPS_MAX: usize = 64;
 /// How long until it is tried again what a worker could not do: join, or go by its settings.
 const TRY_AGAIN: Duration = Duration::from_secs(3);
 
-/// How often the core's memory is swept of what has been forgotten.
+/// How often the core's memory, and that of responses, is swept of what has been forgotten.
 const TICK: Duration = Duration::from_secs(1);
 
 /// How long the last spans may take to reach the collector when the gateway ends.
@@ -80,7 +80,7 @@ pub(crate) fn start(
     let mut tasks = JoinSet::new();
     let (fleet, cascade) = (&gateway.fleet, &gateway.cascade);
     tasks.spawn(keep(Arc::clone(gateway), settings));
-    tasks.spawn(tick(Arc::clone(fleet)));
+    tasks.spawn(tick(Arc::clone(gateway)));
     tasks.spawn(keep_history(Arc::clone(gateway)));
     tasks.spawn(find_wanted_tokenizers(Arc::clone(fleet)));
     tasks.spawn(maintenance::keep(Arc::clone(fleet)));
@@ -261,12 +261,14 @@ async fn keep_issuer_keys(gateway: Arc<Gateway>) {
     }
 }
 
-async fn tick(fleet: Arc<Fleet>) {
+async fn tick(gateway: Arc<Gateway>) {
+    let fleet = &gateway.fleet;
     loop {
         sleep(TICK).await;
         fleet.dispatcher.tick();
-        worker_hours::look(&fleet);
+        worker_hours::look(fleet);
         // So that what metrics ask for falls in time, read or not.
-        scaling::pools(&fleet);
+        scaling::pools(fleet);
+        gateway.responses.sweep();
     }
 }

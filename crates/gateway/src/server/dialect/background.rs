@@ -1,9 +1,9 @@
 //! Background responses: answers that nobody waits for, and the owner of all that Responses leave behind.
 //!
 //! A response in the background is made by a task of this owner. Its events are logged, so that a client can
-//! follow them from any number on; the log outlives the response for as long as there is room.
+//! follow them; the log outlives the response for a while, where there is room.
 //!
-//! **Invariant:** at most [`LIVE_MAX`] responses are logged, with at most [`LOG_BYTES_MAX`] bytes each.
+//! **Invariant:** at most [`LIVE_MAX`] responses are logged.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -12,27 +12,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use overdraft_http::{Body, BoxError, BrokenOff};
 use overdraft_store::OpenError;
 use overdraft_telemetry::Clock;
+use overdraft_units::Micros;
 use overdraft_wire::dialect::responses::Writer;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::kept::{Kept, KeptResponses};
+use super::live::Live;
 use super::seal::Seals;
-use super::stream::{PING, Translated};
+use super::stream::Translated;
 use crate::pipeline::keys::Realm;
 use crate::settings::GatewaySettings;
 
 /// Responses whose events are logged at most.
 const LIVE_MAX: usize = 256;
 
-/// Bytes of one response's events at most; of a longer one they cannot be followed from the beginning.
-const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long the log of a response that has ended is held at most: long enough for a client that lost its
+/// connection, and not until 256 others have filled as many logs.
+const LOG_LIFE: Duration = Duration::from_mins(10);
 
 /// How long responses under way may take to end once the gateway does.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,29 +42,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Responses {
     pub(super) kept: KeptResponses,
     pub(super) seals: Arc<Seals>,
+    clock: Clock,
     live: Mutex<VecDeque<Arc<Live>>>,
+    /// How long the log of a response that has ended is held.
+    log_life: Micros,
     tasks: TaskTracker,
-}
-
-/// A response in the background, under way or ended.
-#[derive(Debug)]
-pub(super) struct Live {
-    tenant: Realm,
-    id: String,
-    cancel: CancellationToken,
-    log: Mutex<Log>,
-    /// Grows with the log, and is closed with it.
-    grown: watch::Sender<usize>,
-}
-
-#[derive(Debug)]
-struct Log {
-    events: Vec<Bytes>,
-    bytes: usize,
-    /// The object as it stands.
-    object: Bytes,
-    is_over: bool,
-    is_cut: bool,
 }
 
 /// What belongs to a response beside its events.
@@ -97,7 +79,9 @@ impl Responses {
         Ok(Self {
             kept: KeptResponses::new(settings, clock)?,
             seals: Arc::new(Seals::new(&settings.isolation)),
+            clock,
             live: Mutex::default(),
+            log_life: LOG_LIFE.min(settings.responses.life).into(),
             tasks: TaskTracker::new(),
         })
     }
@@ -105,7 +89,7 @@ impl Responses {
     /// Gives up what is under way, and waits until it has ended.
     pub(crate) async fn end(&self) {
         for live in self.live().iter() {
-            live.cancel.cancel();
+            live.give_up();
         }
         self.tasks.close();
         if timeout(PATIENCE, self.tasks.wait()).await.is_err() {
@@ -134,23 +118,11 @@ impl Responses {
         answer: Translated<Writer>,
     ) -> Option<Arc<Live>> {
         let object: Bytes = answer.writer().under_way().into();
-        let live = Arc::new(Live {
-            tenant: of.tenant,
-            id: of.id.clone(),
-            cancel: CancellationToken::new(),
-            log: Mutex::new(Log {
-                events: Vec::new(),
-                bytes: 0,
-                object,
-                is_over: false,
-                is_cut: false,
-            }),
-            grown: watch::Sender::new(0),
-        });
+        let live = Arc::new(Live::new(of.tenant, of.id.clone(), object));
         {
             let mut all = self.live();
             while LIVE_MAX <= all.len() {
-                let ended = all.iter().position(|live| live.log().is_over)?;
+                let ended = all.iter().position(|live| live.is_over())?;
                 all.remove(ended);
             }
             all.push_back(Arc::clone(&live));
@@ -167,10 +139,16 @@ impl Responses {
         Some(live)
     }
 
+    /// Frees the logs of responses that ended a while ago.
+    pub(crate) fn sweep(&self) {
+        let now = self.clock.now();
+        self.live().retain(|live| !live.is_stale(self.log_life, now));
+    }
+
     /// The response of that id, where it is the tenant's and its events are logged.
     pub(super) fn find_live(&self, tenant: Realm, id: &str) -> Option<Arc<Live>> {
         let all = self.live();
-        let found = all.iter().find(|live| live.tenant == tenant && live.id == id);
+        let found = all.iter().find(|live| live.is_of(tenant, id));
         found.cloned()
     }
 
@@ -188,9 +166,9 @@ impl Responses {
     pub(super) fn forget_live(&self, tenant: Realm, id: &str) {
         let mut all = self.live();
         all.retain(|live| {
-            let is_it = live.tenant == tenant && live.id == id;
+            let is_it = live.is_of(tenant, id);
             if is_it {
-                live.cancel.cancel();
+                live.give_up();
             }
             !is_it
         });
@@ -201,13 +179,13 @@ impl Responses {
         loop {
             let frame = tokio::select! {
                 biased;
-                () = live.cancel.cancelled() => {
+                () = live.given_up() => {
                     let object = answer.writer().cancelled();
                     self.settle(of, live, object).await;
                     break;
                 }
                 () = &mut cancel_asked => {
-                    live.cancel.cancel();
+                    live.give_up();
                     continue;
                 }
                 frame = answer.frame() => frame,
@@ -221,9 +199,9 @@ impl Responses {
             // Who sees the last event may go on from the response at once, at any gateway.
             self.settle(of, live, object).await;
             live.add(&events);
-            live.close();
+            live.close(self.clock.now());
         }
-        live.close();
+        live.close(self.clock.now());
     }
 
     /// The response has ended so; one that had ended before stays as it was.
@@ -234,7 +212,7 @@ impl Responses {
         // Whoever deleted it does not want to see it again.
         let is_wanted = self.find_live(of.tenant, &of.id).is_some();
         let entry = is_wanted.then(|| self.keep_background(of, &object)).flatten();
-        live.log().object = object.into();
+        live.set_object(object.into());
         if let Some(entry) = entry {
             self.kept.share(of.tenant, &of.id, &entry).await;
         }
@@ -245,103 +223,23 @@ impl Responses {
     }
 }
 
-impl Live {
-    /// The object as it stands.
-    pub(super) fn object(&self) -> Bytes {
-        self.log().object.clone()
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Gives the response up; what it then is. One that has ended stays as it is.
-    pub(super) async fn cancel(&self) -> Bytes {
-        self.cancel.cancel();
-        let mut grown = self.grown.subscribe();
-        let over = async {
-            while !self.is_over() {
-                if grown.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        over.await;
-        self.object()
-    }
-
-    /// Its events from number `from` on, as they come; none where they are not there any more.
-    pub(super) fn follow(self: &Arc<Self>, from: usize) -> Option<Body> {
-        if self.log().is_cut {
-            return None;
+    #[test]
+    fn a_sweep_frees_the_logs_of_what_has_ended() {
+        let settings = GatewaySettings::new(Vec::new());
+        let clock = Clock::start();
+        let mut responses = Responses::new(&settings, clock).unwrap();
+        responses.log_life = Micros::ZERO;
+        for id in ["ended", "under way"] {
+            let live = Live::new([0; 32], id.to_owned(), Bytes::new());
+            responses.live().push_back(Arc::new(live));
         }
-        let grown = self.grown.subscribe();
-        let state = Following { live: Arc::clone(self), grown, next: from };
-        Some(Body::unfold(state, Following::step))
-    }
-
-    /// Adds events to the log; comments are for the one who listens now.
-    fn add(&self, events: &[u8]) {
-        let mut log = self.log();
-        let mut rest = events;
-        while let Some(end) = memchr::memmem::find(rest, b"\n\n") {
-            let (event, behind) = rest.split_at(end + 2);
-            rest = behind;
-            if event.starts_with(b":") {
-                continue;
-            }
-            log.bytes += event.len();
-            log.events.push(Bytes::copy_from_slice(event));
-        }
-        if LOG_BYTES_MAX < log.bytes {
-            log.is_cut = true;
-            log.events.clear();
-        }
-        let count = log.events.len();
-        drop(log);
-        self.grown.send_replace(count);
-    }
-
-    fn is_over(&self) -> bool {
-        self.log().is_over
-    }
-
-    fn close(&self) {
-        self.log().is_over = true;
-        self.grown.send_replace(usize::MAX);
-    }
-
-    fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One client that follows a response.
-struct Following {
-    live: Arc<Live>,
-    grown: watch::Receiver<usize>,
-    next: usize,
-}
-
-impl Following {
-    async fn step(mut self) -> Result<Option<(Bytes, Self)>, BoxError> {
-        loop {
-            self.grown.borrow_and_update();
-            {
-                let log = self.live.log();
-                if log.is_cut {
-                    return Err(BrokenOff.into());
-                }
-                if let Some(new) = log.events.get(self.next..).filter(|new| !new.is_empty()) {
-                    let (frame, next) = (new.concat().into(), log.events.len());
-                    drop(log);
-                    self.next = next;
-                    return Ok(Some((frame, self)));
-                }
-                if log.is_over {
-                    return Ok(None);
-                }
-            }
-            if timeout(PING, self.grown.changed()).await.is_err() {
-                let comment = overdraft_wire::sse::comment("keep-alive");
-                return Ok(Some((comment.into(), self)));
-            }
-        }
+        responses.find_live([0; 32], "ended").unwrap().close(clock.now());
+        responses.sweep();
+        assert!(responses.find_live([0; 32], "ended").is_none());
+        assert!(responses.find_live([0; 32], "under way").is_some());
     }
 }

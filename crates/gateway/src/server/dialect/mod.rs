@@ -13,6 +13,7 @@
 //! | `/v1/responses`                              | `responses.rs`    |
 //! | Conversations made shorter                   | `compaction.rs`   |
 //! | Responses that nobody waits for              | `background.rs`   |
+//! | Their events, for who follows                | `live.rs`         |
 //! | Kept responses                               | `kept.rs`         |
 //! | Sealed reasoning                             | `seal.rs`         |
 //! | Model list in the dialect of Messages        | `models.rs`       |
@@ -24,6 +25,7 @@ mod background;
 mod compaction;
 mod count_tokens;
 mod kept;
+mod live;
 mod messages;
 pub(super) mod models;
 mod passing;
