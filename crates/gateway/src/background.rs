@@ -56,7 +56,6 @@ impl Background {
     /// Ends every task and waits until it has.
     pub(crate) async fn end(mut self) {
         self.tasks.shutdown().await;
-        self.gateway.responses.end().await;
         self.gateway.cache.end().await;
         cascade::save(&self.gateway.cascade).await;
         self.gateway.dispatcher.members.dismiss();

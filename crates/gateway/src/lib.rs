@@ -36,7 +36,7 @@ mod trace;
 mod upstream;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use overdraft_http::Drained;
 use overdraft_http::Server;
@@ -44,6 +44,7 @@ pub use overdraft_scaler::ScaleSettings;
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::Exposition;
 use overdraft_tls::{Offers, ServerTls};
+use overdraft_units::Micros;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
@@ -121,6 +122,7 @@ pub async fn run_reloading(
     let clock = Clock::start();
     let first = settings.borrow_and_update().clone();
     let limits = first.listen.clone();
+    let patience = limits.lame_duck.saturating_add(limits.drain);
     let offers = if limits.http2.is_some() { Offers::Http2 } else { Offers::Http1 };
     let tls = first.tls.clone().map(|tls| ServerTls::new(tls, offers)).transpose();
     let whose = || "the listener".to_owned();
@@ -133,12 +135,17 @@ pub async fn run_reloading(
     let operators = admin.map(|admin| serve_operators(&gateway, admin, ended)).transpose()?;
     let background = background::start(&gateway, settings, scaler);
     let service = GatewayService { gateway: Arc::clone(&gateway), face };
+    let left = OnceLock::new();
     let leaving = async {
         shutdown.await;
         gateway.leave();
+        left.get_or_init(|| clock.now());
     };
     let server = Server::new(limits, clock).with_tls(tls);
     let drained = server.serve(clients, Arc::new(service), leaving).await;
+    // Responses that nobody waits for have as long as those that somebody does.
+    let since = left.get().map_or(Micros::ZERO, |left| clock.now().since(*left));
+    gateway.responses.end(patience.saturating_sub(since.into())).await;
     drop(over);
     if let Some(gone) = operators {
         // Nothing is ever sent.

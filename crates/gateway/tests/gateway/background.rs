@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, End};
 use crate::dialects::{RESPONSES, answered, ask, read, response};
-use crate::harness::{DONE, Gateway, MODEL, finish, in_time, token};
+use crate::harness::{DONE, Gateway, MODEL, NEVER, SOON, finish, in_time, token};
 use crate::mock::{Call, Mock};
 use crate::redis::Redis;
 
@@ -146,4 +146,52 @@ async fn a_response_is_cancelled_at_a_gateway_that_does_not_make_it() {
     }
     begun.call.gone().await;
     assert_eq!(ask(&mut here, &line, "").await.1["status"], "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_in_the_background_has_the_drain_to_end_in() {
+    let redis = Redis::start(&[]);
+    let mut mock = Mock::start(&[MODEL]).await;
+    let share = sharing(&redis);
+    let mut one = Gateway::start_with(&[&mock], |settings| {
+        share(settings);
+        settings.listen.drain = NEVER;
+    })
+    .await;
+    let other = Gateway::start_with(&[&mock], &share).await;
+    let (mut here, mut there) = (one.client().await, other.client().await);
+    let begun = Begun::at(&mut here, &mut mock).await;
+    let line = begun.line("GET");
+    one.stop();
+    // Idle connections are closed, so this one tells when the drain has begun.
+    assert!(here.is_closed().await);
+    begun.finish().await;
+    one.stopped().await;
+    let (_, object) = ask(&mut there, &line, "").await;
+    assert_eq!(object["status"], "completed", "{object}");
+    assert_eq!(object["output"][0]["content"][0]["text"], "ab");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_in_the_background_that_outlasts_the_drain_has_failed() {
+    let redis = Redis::start(&[]);
+    let mut mock = Mock::start(&[MODEL]).await;
+    let share = sharing(&redis);
+    let mut one = Gateway::start_with(&[&mock], |settings| {
+        share(settings);
+        settings.listen.drain = SOON;
+    })
+    .await;
+    let other = Gateway::start_with(&[&mock], &share).await;
+    let (mut here, mut there) = (one.client().await, other.client().await);
+    let begun = Begun::at(&mut here, &mut mock).await;
+    let line = begun.line("GET");
+    one.stop();
+    begun.call.gone().await;
+    one.stopped().await;
+    let (_, object) = ask(&mut there, &line, "").await;
+    assert_eq!(object["status"], "failed", "{object}");
+    assert_eq!(object["error"]["code"], "server_error");
+    let message = object["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the gateway") && message.contains("shut down"), "{message}");
 }

@@ -15,9 +15,11 @@ use http_body_util::BodyExt;
 use overdraft_store::OpenError;
 use overdraft_telemetry::Clock;
 use overdraft_units::Micros;
+use overdraft_wire::ApiError;
 use overdraft_wire::dialect::responses::Writer;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::kept::{Kept, KeptResponses};
@@ -34,8 +36,11 @@ const LIVE_MAX: usize = 256;
 /// connection, and not until 256 others have filled as many logs.
 const LOG_LIFE: Duration = Duration::from_mins(10);
 
-/// How long responses under way may take to end once the gateway does.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long responses that outlast the drain may take to be written as failed.
+const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// What a client is told of a response that outlasted the drain.
+const ENDED: &str = "the gateway that made this response was shut down before its end; ask again";
 
 /// What Responses leave behind.
 #[derive(Debug)]
@@ -46,6 +51,8 @@ pub(crate) struct Responses {
     live: Mutex<VecDeque<Arc<Live>>>,
     /// How long the log of a response that has ended is held.
     log_life: Micros,
+    /// Is cancelled once what is under way has had its time.
+    ending: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -82,17 +89,20 @@ impl Responses {
             clock,
             live: Mutex::default(),
             log_life: LOG_LIFE.min(settings.responses.life).into(),
+            ending: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })
     }
 
-    /// Gives up what is under way, and waits until it has ended.
-    pub(crate) async fn end(&self) {
-        for live in self.live().iter() {
-            live.give_up();
-        }
+    /// Waits for what is under way for as long as the gateway drains, and ends what is left as failed.
+    pub(crate) async fn end(&self, patience: Duration) {
         self.tasks.close();
-        if timeout(PATIENCE, self.tasks.wait()).await.is_err() {
+        if timeout(patience, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(responses = self.tasks.len(), "responses that outlast the drain fail");
+        self.ending.cancel();
+        if timeout(LAST_WRITES, self.tasks.wait()).await.is_err() {
             tracing::warn!(responses = self.tasks.len(), "responses under way are given up");
         }
     }
@@ -176,6 +186,7 @@ impl Responses {
 
     async fn make(&self, of: &Identified, live: &Live, mut answer: Translated<Writer>) {
         let mut cancel_asked = pin!(self.kept.cancel_asked(of.tenant, &of.id));
+        let mut is_failing = false;
         loop {
             let frame = tokio::select! {
                 biased;
@@ -186,6 +197,11 @@ impl Responses {
                 }
                 () = &mut cancel_asked => {
                     live.give_up();
+                    continue;
+                }
+                () = self.ending.cancelled(), if !is_failing => {
+                    is_failing = true;
+                    answer.give_up(&ApiError::server_error(ENDED));
                     continue;
                 }
                 frame = answer.frame() => frame,

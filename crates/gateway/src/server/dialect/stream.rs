@@ -194,6 +194,16 @@ impl<W: EventWriter + Send + Unpin + 'static> Translated<W> {
         self.source = Source::Over;
     }
 
+    /// Ends the answer as failed unless it has ended, and lets go of its worker.
+    pub(super) fn give_up(&mut self, error: &ApiError) {
+        if matches!(self.source, Source::Waiting(_)) {
+            self.translator.begin(&mut self.out);
+        }
+        self.fail(&Failure::of(error));
+        self.source = Source::Over;
+        self.settle();
+    }
+
     /// What the last event leaves to be done.
     fn settle(&mut self) {
         if !self.translator.is_over() {
