@@ -24,7 +24,7 @@ const SMALL_TENTHS: u64 = 1;
 const GHOSTS_MIN: usize = 1_024;
 
 /// Overhead of an entry beside its own bytes: key, slot and index.
-const SLOT_BYTES: u64 = 160;
+pub(super) const SLOT_BYTES: u64 = 160;
 
 /// What a look-up finds.
 #[derive(Debug, PartialEq, Eq)]

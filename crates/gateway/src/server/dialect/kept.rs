@@ -13,7 +13,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use overdraft_core::response_cache::{Found, Shelf};
+use overdraft_core::response_cache::RecencyShelf;
 use overdraft_store::{Fault, Looked, Name, Namespace, OpenError, ResponseStore};
 use overdraft_telemetry::Clock;
 use overdraft_units::Micros;
@@ -107,7 +107,7 @@ impl Mark {
 #[derive(Debug)]
 pub(super) struct KeptResponses {
     clock: Clock,
-    shelf: Mutex<Shelf<Arc<Kept>>>,
+    shelf: Mutex<RecencyShelf<Arc<Kept>>>,
     shared: Option<ResponseStore>,
     entry_bytes: usize,
     life: Duration,
@@ -126,7 +126,7 @@ impl KeptResponses {
         let secret = settings.cache.encryption_key.clone();
         Ok(Self {
             clock,
-            shelf: Mutex::new(Shelf::new(own.memory_bytes)),
+            shelf: Mutex::new(RecencyShelf::new(own.memory_bytes)),
             shared: ResponseStore::open(&store, secret, own.entry_bytes)?,
             entry_bytes: own.entry_bytes,
             life: own.life,
@@ -141,9 +141,8 @@ impl KeptResponses {
             return None;
         }
         let bytes = u64::try_from(entry.len()).unwrap_or(u64::MAX);
-        let now = self.clock.now();
-        let life = Micros::from(self.life);
-        self.shelf().insert(name(tenant, id).key, Arc::new(kept), bytes, now + life, now);
+        let until = self.clock.now() + Micros::from(self.life);
+        self.shelf().insert(name(tenant, id).key, Arc::new(kept), bytes, until);
         self.shared.as_ref().map(|_| entry)
     }
 
@@ -174,6 +173,10 @@ impl KeptResponses {
         let name = name(tenant, id);
         let Some(shared) = &self.shared else { return self.remembered(&name) };
         let stored = match shared.get(&name).await {
+            Ok(Looked::Found(entry, _)) if entry == TOMBSTONE => {
+                self.shelf().remove(&name.key);
+                return None;
+            }
             Ok(Looked::Found(entry, _)) => serde_json::from_slice::<Kept>(&entry).ok()?,
             // It may not have been written yet: what this gateway remembers counts.
             Ok(Looked::Missing(_)) | Err(_) => return self.remembered(&name),
@@ -188,22 +191,17 @@ impl KeptResponses {
 
     /// What this gateway remembers of a response.
     fn remembered(&self, name: &Name) -> Option<Arc<Kept>> {
-        match self.shelf().get(&name.key, self.clock.now()) {
-            Found::Hit(kept) => Some(Arc::clone(kept)),
-            Found::Expired | Found::Missing => None,
-        }
+        self.shelf().get(&name.key, self.clock.now()).cloned()
     }
 
     /// Lets go of a response; whether it was there.
     pub(super) async fn forget(&self, tenant: Realm, id: &str) -> bool {
         let Some(kept) = self.find(tenant, id).await else { return false };
-        let (is_over, now) = (kept.is_over(), self.clock.now());
         let place = name(tenant, id);
-        // In its place lies nothing, until nobody remembers it any more.
-        self.shelf().insert(place.key, kept, 0, now, now);
+        self.shelf().remove(&place.key);
         // A write that is under way looks for the mark once it has written.
         self.tell(&Mark::Deleted.name(tenant, id), TOMBSTONE).await;
-        if !is_over {
+        if !kept.is_over() {
             self.tell(&Mark::CancelAsked.name(tenant, id), TOMBSTONE).await;
         }
         self.tell(&place, TOMBSTONE).await;
@@ -265,7 +263,7 @@ impl KeptResponses {
         written.is_ok()
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf<Arc<Kept>>> {
+    fn shelf(&self) -> MutexGuard<'_, RecencyShelf<Arc<Kept>>> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
