@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
-use overdraft_units::{CacheSalt, TokenId};
+use overdraft_units::{CacheSalt, TokenId, Tokens};
 use overdraft_wire::json::Object;
 use overdraft_wire::request::{Message, Prompt, Rendering, Truncation};
 use overdraft_wire::{ApiError, ChatRequest, CompletionRequest, Generation};
@@ -29,6 +29,17 @@ pub struct Prompter {
     /// The process's own, so that nobody can look for two salts with one number.
     salts: RandomState,
     reader: Reader,
+    bound: Option<PromptBound>,
+}
+
+/// What text of a prompt is encoded: what is within either bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptBound {
+    /// Text is within if it may have no more tokens than this.
+    pub tokens: Tokens,
+    /// Text is within if no stretch without a place to cut has more bytes. For each of them encoding
+    /// takes some 400 bytes of memory.
+    pub uncut_bytes: usize,
 }
 
 /// Whose prompts are made.
@@ -53,6 +64,17 @@ pub enum PrompterError {
     /// The worker cuts it to a length that only the worker knows.
     #[error("`truncate_prompt_tokens` is no length that is known before a worker is chosen")]
     Truncated,
+    /// It is beyond the [`PromptBound`], and was not encoded.
+    #[error(
+        "the prompt has at least `{}` tokens; expected at most {}: shorten it",
+        at_least.get(), most.get()
+    )]
+    TooLong {
+        /// Tokens that it has at least.
+        at_least: Tokens,
+        /// Tokens of the bound.
+        most: Tokens,
+    },
 }
 
 impl From<PrompterError> for ApiError {
@@ -63,6 +85,7 @@ impl From<PrompterError> for ApiError {
             error @ PrompterError::Truncated => {
                 Self::invalid("truncate_prompt_tokens", error.to_string())
             }
+            PrompterError::TooLong { at_least, most } => Self::prompt_too_long(at_least, most),
         }
     }
 }
@@ -86,7 +109,14 @@ impl Prompter {
         template: Arc<ChatTemplate>,
         pieces: Arc<PieceCache>,
     ) -> Self {
-        Self { tokenizer, template, pieces, salts: RandomState::new(), reader: Reader::Ours }
+        let salts = RandomState::new();
+        Self { tokenizer, template, pieces, salts, reader: Reader::Ours, bound: None }
+    }
+
+    /// The same, but prompts beyond `bound` are refused before they are encoded.
+    #[must_use]
+    pub fn within(self, bound: PromptBound) -> Self {
+        Self { bound: Some(bound), ..self }
     }
 
     /// The same for the prompts of an engine that is not ours.
@@ -187,10 +217,10 @@ impl Prompter {
                 let salt = self.salt(request.options.scheduling.cache_salt.as_deref());
                 let framing = Framing::from_flag(request.add_special_tokens);
                 let tokens = |prompt| match prompt {
-                    Prompt::Text(text) => self.text(&text, framing, salt),
-                    Prompt::Tokens(tokens) => tokens,
+                    Prompt::Text(text) => self.prompt(&text, framing, salt),
+                    Prompt::Tokens(tokens) => Ok(tokens),
                 };
-                Ok(request.prompts.into_iter().map(tokens).collect())
+                request.prompts.into_iter().map(tokens).collect()
             }
         }
     }
@@ -198,16 +228,17 @@ impl Prompter {
     /// The tokens of a chat.
     ///
     /// # Errors
-    /// [`TemplateError`], a sentence for the client.
+    /// [`PrompterError::Template`] and [`PrompterError::TooLong`].
     pub fn chat(
         &self,
         chat: &Chat<'_>,
         salt: CacheSalt,
         unix_seconds: u64,
-    ) -> Result<Vec<TokenId>, TemplateError> {
+    ) -> Result<Vec<TokenId>, PrompterError> {
         let Chat { messages, tools, rendering } = *chat;
         let rendered =
             self.template.render(&ChatInput { messages, tools, rendering, unix_seconds })?;
+        self.check_length(rendered.text())?;
         let framing = Framing::from_flag(rendering.add_special_tokens);
         let input = match self.reader {
             Reader::Ours => Input::Rendered(&rendered),
@@ -216,7 +247,21 @@ impl Prompter {
         Ok(self.framed(input, framing, salt))
     }
 
-    /// The tokens of a raw prompt, in which control tokens are recognised.
+    /// The tokens of a client's raw prompt, in which control tokens are recognised.
+    ///
+    /// # Errors
+    /// [`PrompterError::TooLong`].
+    pub fn prompt(
+        &self,
+        text: &str,
+        framing: Framing,
+        salt: CacheSalt,
+    ) -> Result<Vec<TokenId>, PrompterError> {
+        self.check_length(text)?;
+        Ok(self.text(text, framing, salt))
+    }
+
+    /// The same for a text of our own, whatever its length.
     pub fn text(&self, text: &str, framing: Framing, salt: CacheSalt) -> Vec<TokenId> {
         self.framed(Input::Text(text, ControlTokens::Parsed), framing, salt)
     }
@@ -234,6 +279,19 @@ impl Prompter {
     /// The cache it shares.
     pub fn pieces(&self) -> &Arc<PieceCache> {
         &self.pieces
+    }
+
+    /// Refuses what is beyond both bounds.
+    fn check_length(&self, text: &str) -> Result<(), PrompterError> {
+        let Some(PromptBound { tokens: most, uncut_bytes }) = self.bound else { return Ok(()) };
+        if text.len() <= uncut_bytes {
+            return Ok(());
+        }
+        let at_least = self.tokenizer.tokens_at_least(text);
+        if at_least <= most || self.tokenizer.longest_uncut(text) <= uncut_bytes {
+            return Ok(());
+        }
+        Err(PrompterError::TooLong { at_least, most })
     }
 
     fn framed(&self, input: Input<'_>, framing: Framing, salt: CacheSalt) -> Vec<TokenId> {

@@ -165,6 +165,18 @@ impl ApiError {
         Self::new(ErrorKind::ContextLengthExceeded, message).with_param("messages")
     }
 
+    /// The prompt alone exceeds `context`: it has `at_least` so many tokens, and was not counted
+    /// further.
+    pub fn prompt_too_long(at_least: Tokens, context: Tokens) -> Self {
+        let message = format!(
+            "this model's maximum context length is {} tokens, but at least {} were requested in \
+             the messages; shorten the messages",
+            context.get(),
+            at_least.get(),
+        );
+        Self::new(ErrorKind::ContextLengthExceeded, message).with_param("messages")
+    }
+
     /// No such path.
     pub fn not_found(method: &str, path: &str) -> Self {
         let message = format!("there is nothing at `{} {}`", clip(method), clip(path));

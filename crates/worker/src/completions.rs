@@ -24,14 +24,14 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     plan::check_unguided(body)?;
     plan::check_format(request.response_format.as_ref())?;
     let prompts = std::mem::take(&mut request.prompts);
+    check_choices(prompts.len(), request.options.output.n)?;
     let salt = worker.cache_salt(request.options.scheduling.cache_salt.as_deref());
-    let prompts: Vec<_> = prompts
+    let prompts = prompts
         .into_iter()
-        .map(|prompt| Arc::new(prompt_plan(worker, &request, prompt, salt)))
-        .collect();
+        .map(|prompt| prompt_plan(worker, &request, prompt, salt).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
     let options = &request.options;
     let output = &options.output;
-    check_choices(prompts.len(), output.n)?;
     let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
     let mut sampling = plan::sampling(worker, options, longest, FIELD)?;
     sampling.logprobs = request.logprobs;
@@ -61,16 +61,17 @@ fn prompt_plan(
     request: &CompletionRequest,
     prompt: Prompt,
     salt: CacheSalt,
-) -> PromptPlan {
+) -> Result<PromptPlan, ApiError> {
     match prompt {
         Prompt::Text(text) => {
             let framing = Framing::from_flag(request.add_special_tokens);
-            let tokens = worker.prompter.text(&text, framing, salt);
-            PromptPlan { tokens, echo: request.echo.then_some(text) }
+            let tokens = worker.prompter.prompt(&text, framing, salt);
+            let tokens = tokens.map_err(|error| ApiError::from(error).with_param(FIELD))?;
+            Ok(PromptPlan { tokens, echo: request.echo.then_some(text) })
         }
         Prompt::Tokens(tokens) => {
             let echo = request.echo.then(|| worker.tokenizer.decode(&tokens, SpecialTokens::Keep));
-            PromptPlan { tokens, echo }
+            Ok(PromptPlan { tokens, echo })
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use overdraft_engine::{EngineHandle, Tokenizer};
 use overdraft_telemetry::{Clock, unix_seconds};
-use overdraft_tokenizer::{PieceCache, Prompter, TokenizerDocument};
+use overdraft_tokenizer::{PieceCache, PromptBound, Prompter, TokenizerDocument};
 use overdraft_units::{CacheSalt, Tokens};
 use overdraft_wire::ApiError;
 use overdraft_wire::response::{ModelCard, ModelList};
@@ -23,7 +23,7 @@ use crate::settings::{Served, Settings};
 pub(crate) struct Worker {
     pub(crate) engine: EngineHandle,
     pub(crate) tokenizer: Arc<Tokenizer>,
-    /// Makes the prompts, with that tokenizer.
+    /// Makes the prompts, with that tokenizer; what cannot fit the context is not tokenized.
     pub(crate) prompter: Prompter,
     pub(crate) document: TokenizerDocument,
     pub(crate) metrics: EngineMetrics,
@@ -47,7 +47,8 @@ impl Worker {
     pub(crate) fn new(served: Served, settings: &Settings) -> Self {
         let pieces = Arc::new(PieceCache::new(settings.piece_cache_bytes));
         let tokenizer = served.tokenizer;
-        let prompter = Prompter::new(Arc::clone(&tokenizer), served.template, pieces);
+        let fits = PromptBound { tokens: served.engine.context(), uncut_bytes: 0 };
+        let prompter = Prompter::new(Arc::clone(&tokenizer), served.template, pieces).within(fits);
         Self {
             engine: served.engine,
             tokenizer,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use overdraft_tokenizer::{Prompter, TOKENIZER_DOCUMENT_BYTES_MAX};
+use overdraft_tokenizer::{PromptBound, Prompter, TOKENIZER_DOCUMENT_BYTES_MAX};
+use overdraft_units::Tokens;
 use tokio::time::timeout;
 
 use super::Fleet;
@@ -72,7 +73,7 @@ async fn find(
     match opening.await {
         Ok(Ok(prompter)) => {
             tracing::info!(model, "tokenizer of the model is known");
-            Search::Found(Arc::new(prompter))
+            Search::Found(Arc::new(prompter.within(TOKENISED)))
         }
         Ok(Err(error)) => {
             tracing::warn!(model, %error, "tokenizer of the model cannot be used");
@@ -81,6 +82,13 @@ async fn find(
         Err(_ended) => Search::Unwanted,
     }
 }
+
+/// A prompt with more bytes than this that have no place to cut is routed by its text: tokenising
+/// them takes some 100 MiB of memory, for each prompt that is tokenised at once.
+const UNCUT_BYTES_MAX: usize = 256 * 1024;
+
+/// What is tokenised here.
+const TOKENISED: PromptBound = PromptBound { tokens: Tokens::ZERO, uncut_bytes: UNCUT_BYTES_MAX };
 
 /// How long a worker may take to hand its tokenizer out.
 const FETCH_PATIENCE: Duration = Duration::from_secs(10);

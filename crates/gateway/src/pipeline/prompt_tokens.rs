@@ -2,8 +2,8 @@
 //!
 //! It pays when a worker publishes KV events: then the prompt's blocks are looked up exactly. Where the
 //! model's tokenizer is not known here, a worker makes the tokens ([`RemoteTokens`]). Tokenizing runs on the blocking pool, for as many prompts at once as [`Tokenizers`] allows, with
-//! the timeout [`PATIENCE`]; a request that finds no slot or times out is routed by its text, which
-//! costs a prefix hit and never an error.
+//! the timeout [`PATIENCE`]; a request that finds no slot, times out or would take too much memory is
+//! routed by its text, which costs a prefix hit and never an error.
 //!
 //! [`Tokenizers`]: crate::fleet::tokenizers::Tokenizers
 //! [`RemoteTokens`]: crate::fleet::remote_tokens::RemoteTokens

@@ -9,6 +9,7 @@ mod byte_level;
 mod cut;
 mod detokenizer;
 mod error;
+mod fewest_tokens;
 mod markup;
 mod model;
 mod piece_spelling;
@@ -20,12 +21,13 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use overdraft_units::TokenId;
+use overdraft_units::{TokenId, Tokens};
 
 pub use self::detokenizer::Detokenizer;
 pub use self::error::TokenizerError;
 pub use self::source::{Metaspace, TokenKind, TokenizerSource};
 
+use self::fewest_tokens::FewestTokens;
 pub(crate) use self::markup::Markup;
 use self::model::PairModel;
 pub(crate) use self::pre::{GPT2 as BYTE_LEVEL_PATTERN, family_of};
@@ -102,6 +104,7 @@ pub struct Tokenizer {
     vocabulary: Arc<Vocabulary>,
     markup: Arc<Markup>,
     pairs: PairModel,
+    fewest: FewestTokens,
     end_tokens: Vec<TokenId>,
     digest: u128,
 }
@@ -114,10 +117,11 @@ impl Tokenizer {
     pub fn new(source: TokenizerSource) -> Result<Self, TokenizerError> {
         let digest = source.digest();
         let pairs = PairModel::new(&source)?;
+        let fewest = FewestTokens::new(&source);
         let vocabulary = Vocabulary::new(source)?;
         let markup = Arc::new(Markup::new(&vocabulary));
         let end_tokens = vocabulary.end_tokens();
-        Ok(Self { vocabulary: Arc::new(vocabulary), markup, pairs, end_tokens, digest })
+        Ok(Self { vocabulary: Arc::new(vocabulary), markup, pairs, fewest, end_tokens, digest })
     }
 
     /// The tokens of `text`, none added.
@@ -129,6 +133,12 @@ impl Tokenizer {
     /// around every prompt are added.
     pub fn encode_prompt(&self, text: &str) -> Vec<TokenId> {
         self.frame(self.encode(text, ControlTokens::Parsed))
+    }
+
+    /// How many tokens `text` has at least, told without encoding it
+    /// (docs/design/tokenizing.md#r7).
+    pub fn tokens_at_least(&self, text: &str) -> Tokens {
+        self.fewest.of(text)
     }
 
     /// Adds the tokens that the model wants around every prompt, where they are missing.
@@ -246,6 +256,17 @@ impl Tokenizer {
     /// The first place at or after `from` where plain text may be cut without changing its tokens.
     pub(crate) fn cut(&self, text: &str, from: usize) -> Option<usize> {
         self.pairs.cuts().find(text, from)
+    }
+
+    /// Bytes of the longest stretch of plain text that has no place to cut.
+    pub(crate) fn longest_uncut(&self, text: &str) -> usize {
+        let (mut longest, mut rest) = (0, text);
+        while !rest.is_empty() {
+            let end = self.cut(rest, 1).unwrap_or(rest.len());
+            longest = longest.max(end);
+            rest = &rest[end..];
+        }
+        longest
     }
 }
 

@@ -239,6 +239,7 @@ fn scored_merges(source: &TokenizerSource, vocabulary: &Vocab) -> Result<Merges,
     Ok(pairs.into_iter().map(|(_, left, right)| (left.to_owned(), right.to_owned())).collect())
 }
 
-fn byte_piece(byte: u8) -> String {
+/// The name of the piece that spells a byte.
+pub(super) fn byte_piece(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use overdraft_tokenizer::{
-    ControlTokens, Framing, PieceCache, Prompter, PrompterError, SpecialTokens,
+    ControlTokens, Framing, PieceCache, PromptBound, Prompter, PrompterError, SpecialTokens,
 };
-use overdraft_units::{CacheSalt, TokenId};
+use overdraft_units::{CacheSalt, TokenId, Tokens};
 use overdraft_wire::ApiError;
 use overdraft_wire::Generation;
 use serde_json::{Value, json};
@@ -85,6 +85,37 @@ fn what_the_worker_refuses_has_no_prompt() {
                      "add_generation_prompt":true}"#;
     let error = ApiError::from(refused(Generation::Chat, unseen));
     assert_eq!((error.status(), error.param.as_deref()), (400, Some("continue_final_message")));
+}
+
+#[test]
+fn a_prompt_that_cannot_fit_is_refused_before_it_is_encoded() {
+    let pieces = Arc::new(PieceCache::default());
+    let most = Tokens::new(512);
+    let bound = PromptBound { tokens: most, uncut_bytes: 0 };
+    let prompter = chatting(Arc::clone(&pieces)).within(bound);
+    let digits = "9".repeat(1_000_000);
+    let chat = json!({ "messages": [{ "role": "user", "content": digits }] });
+    let completion = json!({ "prompt": ["few", digits] });
+    let ask = |prompter: &Prompter, surface, body: &Value| {
+        prompter.prompts_of(body.to_string().as_bytes(), surface, 0)
+    };
+    prompt(&prompter, Generation::Completion, &json!({ "prompt": "few" }));
+    let before = pieces.counts();
+    for (surface, body) in [(Generation::Chat, &chat), (Generation::Completion, &completion)] {
+        let error = ask(&prompter, surface, body).unwrap_err();
+        assert!(matches!(error, PrompterError::TooLong { .. }), "{error}");
+        let error = ApiError::from(error);
+        assert_eq!((error.status(), error.kind.code()), (400, Some("context_length_exceeded")));
+        assert!(error.message.contains("maximum context length is 512 tokens"), "{error}");
+    }
+    assert_eq!(pieces.counts().misses, before.misses, "nothing was encoded");
+    // What has places to cut is encoded all the same, where that is allowed.
+    let roomy = PromptBound { tokens: most, uncut_bytes: 1024 };
+    let roomy = chatting(Arc::clone(&pieces)).within(roomy);
+    let words = json!({ "prompt": "one two three, ".repeat(20_000) });
+    assert!(512 < prompt(&roomy, Generation::Completion, &words).len());
+    ask(&roomy, Generation::Chat, &chat).unwrap_err();
+    ask(&prompter, Generation::Completion, &words).unwrap_err();
 }
 
 #[test]

@@ -100,6 +100,8 @@ fn errors() {
     let tokens = Tokens::new;
     let error = ApiError::context_length_exceeded(tokens(500), tokens(20), tokens(512));
     assert_snapshot!(text(&error), @r#"{"error":{"message":"this model's maximum context length is 512 tokens, but 520 were requested (500 in the messages, 20 in the completion); shorten the messages or lower `max_tokens`","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#);
+    let error = ApiError::prompt_too_long(tokens(600), tokens(512));
+    assert_snapshot!(text(&error), @r#"{"error":{"message":"this model's maximum context length is 512 tokens, but at least 600 were requested in the messages; shorten the messages","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Running;
+use crate::support::{Running, user};
 
 fn texts(answer: &Value) -> Vec<&str> {
     answer["choices"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect()
@@ -139,6 +139,20 @@ async fn a_cached_prefix_is_found_again_under_the_same_salt_only() {
     assert_eq!(ask(Some("a")).await, 0);
     assert_eq!(ask(Some("a")).await, 96);
     assert_eq!(ask(Some("b")).await, 0);
+}
+
+#[tokio::test]
+async fn a_prompt_that_cannot_fit_is_refused_untokenized() {
+    let worker = Running::echo().await;
+    let digits = "9".repeat(200_000);
+    let refused = worker.complete(&json!({ "prompt": ["few", digits] })).await;
+    let expected = (400, "prompt".to_owned(), "context_length_exceeded".to_owned());
+    assert_eq!(refused.fault(), expected);
+    assert!(refused.body.contains("at least 200000 were requested"), "{}", refused.body);
+    let refused = worker.chat(&json!({ "messages": user(&digits) })).await;
+    let expected = (400, "messages".to_owned(), "context_length_exceeded".to_owned());
+    assert_eq!(refused.fault(), expected);
+    assert!(refused.body.contains("at least "), "{}", refused.body);
 }
 
 #[tokio::test]

@@ -39,6 +39,10 @@ async fn text_becomes_tokens_and_tokens_text() {
     let large = "word ".repeat(20_000);
     let told = worker.post("/tokenize", &json!({ "prompt": large })).await.json();
     assert_eq!(told["count"], 100_000, "large prompts too");
+    let uncut = "9".repeat(2 * 1024 * 1024);
+    let refused = worker.post("/tokenize", &json!({ "prompt": uncut })).await.fault();
+    let expected = (400, "prompt".to_owned(), "context_length_exceeded".to_owned());
+    assert_eq!(refused, expected, "but not what would take a gigabyte");
     assert_eq!(worker.post("/detokenize", &json!({ "tokens": [999] })).await.fault().1, "tokens");
     assert_eq!(worker.post("/tokenize", &json!({})).await.fault().1, "prompt");
 }
