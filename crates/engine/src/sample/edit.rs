@@ -120,12 +120,19 @@ impl Penalties {
         self.repetition != 1.0 || self.presence != 0.0 || self.frequency != 0.0
     }
 
+    /// What is out stays out, and all else stays a finite number: a tiny or a huge penalty would make
+    /// logits infinite, and two infinite ones have no difference to draw by.
     fn penalise(self, logit: f32, generated: u32) -> f32 {
-        let repeated = if logit > 0.0 { logit / self.repetition } else { logit * self.repetition };
-        if generated == 0 {
-            return repeated;
+        if logit == f32::NEG_INFINITY {
+            return logit;
         }
-        repeated - self.frequency * single(generated) - self.presence
+        let repeated = if logit > 0.0 { logit / self.repetition } else { logit * self.repetition };
+        let penalised = if generated == 0 {
+            repeated
+        } else {
+            repeated - self.frequency * single(generated) - self.presence
+        };
+        penalised.clamp(f32::MIN, f32::MAX)
     }
 }
 

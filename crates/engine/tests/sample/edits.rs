@@ -10,7 +10,10 @@ use crate::oracle::{END, edited, filtered, row, tokens};
 fn wishes() -> impl Strategy<Value = Sampling> {
     let bias = proptest::collection::vec(((0_u32..500).prop_map(TokenId), -100.0_f32..100.0), 0..4);
     let stop_tokens = tokens(3);
-    (-2.0_f32..2.0, -2.0_f32..2.0, 0.5_f32..2.0, bias, stop_tokens, 0_u32..8).prop_map(
+    // The extremes, too: they make logits as large as numbers get.
+    let extremes = prop::sample::select(vec![1e-38, f32::MIN_POSITIVE, 1e38, f32::MAX]);
+    let repetition = prop_oneof![4 => 0.5_f32..2.0, 1 => extremes];
+    (-2.0_f32..2.0, -2.0_f32..2.0, repetition, bias, stop_tokens, 0_u32..8).prop_map(
         |(presence, frequency, repetition, logit_bias, stop_tokens, min_tokens)| Sampling {
             presence_penalty: presence,
             frequency_penalty: frequency,
@@ -48,6 +51,24 @@ proptest! {
         for (token, expected) in (0..).map(TokenId).zip(expected) {
             let found = f64::from(found.probability(token));
             prop_assert!((found - expected).abs() < 1e-4, "{token:?}: {found} not {expected}");
+        }
+    }
+}
+
+#[test]
+fn an_extreme_repetition_penalty_leaves_something_to_choose() {
+    for repetition_penalty in [f32::MIN_POSITIVE, 1e-38, 1e38, f32::MAX] {
+        for temperature in [0.0, 1.0] {
+            for top_p in [1.0, 0.9] {
+                let sampling =
+                    Sampling { temperature, top_p, repetition_penalty, ..Sampling::default() };
+                let prompt = [TokenId(0), TokenId(1), TokenId(2)];
+                let mut sampler = Sampler::new(&sampling, &prompt, &[], 7);
+                let choice = sampler.choose(&mut [40.0, 3.0, f32::NEG_INFINITY, -5.0]).unwrap();
+                assert_ne!(choice.token, TokenId(2), "what is out stays out");
+                // All that there is was punished as much as can be.
+                sampler.choose(&mut [-40.0, -50.0, f32::NEG_INFINITY]).unwrap();
+            }
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn edited(
         if count > 0.0 {
             logit -= f64::from(sampling.presence_penalty);
         }
-        logit
+        if logit.is_finite() { logit.clamp(f32::MIN.into(), f32::MAX.into()) } else { logit }
     };
     row.iter().enumerate().map(edit).collect()
 }

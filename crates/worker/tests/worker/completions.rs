@@ -142,6 +142,16 @@ async fn a_cached_prefix_is_found_again_under_the_same_salt_only() {
 }
 
 #[tokio::test]
+async fn an_extreme_repetition_penalty_is_no_fault_of_the_workers() {
+    let worker = Running::echo().await;
+    for penalty in [1e-38, 1e38] {
+        let request = json!({ "prompt": "abc", "max_tokens": 2, "repetition_penalty": penalty });
+        let reply = worker.complete(&request).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_prompt_that_cannot_fit_is_refused_untokenized() {
     let worker = Running::echo().await;
     let digits = "9".repeat(200_000);
