@@ -31,7 +31,7 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     let output = &options.output;
     Ok(Plan {
         generation: Generation::Chat,
-        prompts: vec![Arc::new(PromptPlan { tokens, echo: echo(&request) })],
+        prompts: vec![Arc::new(PromptPlan::new(tokens, echo(&request)))],
         n: output.n,
         sampling,
         salt,

@@ -67,11 +67,11 @@ fn prompt_plan(
             let framing = Framing::from_flag(request.add_special_tokens);
             let tokens = worker.prompter.prompt(&text, framing, salt);
             let tokens = tokens.map_err(|error| ApiError::from(error).with_param(FIELD))?;
-            Ok(PromptPlan { tokens, echo: request.echo.then_some(text) })
+            Ok(PromptPlan::new(tokens, request.echo.then_some(text)))
         }
         Prompt::Tokens(tokens) => {
             let echo = request.echo.then(|| worker.tokenizer.decode(&tokens, SpecialTokens::Keep));
-            Ok(PromptPlan { tokens, echo })
+            Ok(PromptPlan::new(tokens, echo))
         }
     }
 }

@@ -5,6 +5,7 @@
 //! engine frees their blocks. **Invariant:** either every completion is taken by the engine or the
 //! request is refused.
 
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -54,6 +55,7 @@ pub(crate) async fn answer(
             Generation::Completion => completions::plan(&planner, body),
         })
         .await?;
+    plan.check_logprobs()?;
     let mishap = worker.mishaps.as_ref().map_or(Mishap::None, Mishaps::next);
     if let Some(error) = mishap.error() {
         return Err(error);
@@ -127,7 +129,7 @@ async fn submit(worker: &Worker, plan: &Plan, arrived: Instant) -> Result<Stream
         };
         refusal::explain(&error, field)
     })?;
-    Ok(Streams { live: streams.into_iter().enumerate().collect() })
+    Ok(Streams::new(plan, streams))
 }
 
 /// Submits all at once, so that they start in the same step. If one is refused, the others are
@@ -164,14 +166,32 @@ async fn submit_all(
 #[derive(Debug)]
 struct Streams {
     live: Vec<(usize, RequestStream)>,
+    /// Prompts of which the first choice has yet to tell the log probabilities. The other choices
+    /// tell the same, so they are not heard before.
+    untold: BTreeSet<usize>,
+    per_prompt: usize,
 }
 
 impl Streams {
+    fn new(plan: &Plan, streams: Vec<RequestStream>) -> Self {
+        let prompts = if plan.prompt_logprobs.is_some() { plan.prompts.len() } else { 0 };
+        Self {
+            live: streams.into_iter().enumerate().collect(),
+            untold: (0..prompts).collect(),
+            per_prompt: plan.per_prompt(),
+        }
+    }
+
     /// The next event of any choice. A choice whose stream ends without a last event is lost with
     /// the engine.
     async fn next(&mut self) -> (usize, Event) {
+        let Self { live, untold, per_prompt } = self;
         let (place, event) = poll_fn(|cx| {
-            for (place, (_, stream)) in self.live.iter_mut().enumerate() {
+            for (place, (choice, stream)) in live.iter_mut().enumerate() {
+                let prompt = *choice / *per_prompt;
+                if !choice.is_multiple_of(*per_prompt) && untold.contains(&prompt) {
+                    continue;
+                }
                 if let Poll::Ready(event) = pin!(stream.recv()).poll(cx) {
                     return Poll::Ready((place, event));
                 }
@@ -179,13 +199,16 @@ impl Streams {
             Poll::Pending
         })
         .await;
-        let choice = self.live[place].0;
+        let choice = live[place].0;
+        if choice.is_multiple_of(*per_prompt) {
+            untold.remove(&(choice / *per_prompt));
+        }
         let event = event.unwrap_or_else(|| Event::Failed("the engine has stopped".to_owned()));
         if matches!(event, Event::Finished { .. } | Event::Failed(_)) {
-            self.live.remove(place);
+            live.remove(place);
         } else {
             // The others come first next time.
-            self.live.rotate_left(place + 1);
+            live.rotate_left(place + 1);
         }
         (choice, event)
     }

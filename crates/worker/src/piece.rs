@@ -19,7 +19,7 @@ pub(crate) struct Piece {
     /// Its number.
     pub(crate) choice: u32,
     /// The prompt, in a choice's first piece.
-    pub(crate) opening: Option<Opening>,
+    pub(crate) opening: Option<Arc<PromptPlan>>,
     pub(crate) text: String,
     /// New completion tokens.
     pub(crate) tokens: Vec<TokenId>,
@@ -28,14 +28,6 @@ pub(crate) struct Piece {
     /// Characters of the choice's tokens before this piece's.
     pub(crate) offset: u32,
     pub(crate) finish: Option<FinishReason>,
-}
-
-/// What a choice's first piece tells of its prompt.
-#[derive(Clone, Debug)]
-pub(crate) struct Opening {
-    pub(crate) prompt: Arc<PromptPlan>,
-    /// The prompt's log probabilities, if the engine was asked for them.
-    pub(crate) logprobs: Option<Vec<Option<PositionLogprobs>>>,
 }
 
 /// A token and what is known of its likelihood: nothing, for the first of a prompt.
@@ -131,8 +123,13 @@ impl Choice {
 
     fn open(&self, piece: &mut Piece, told: Option<Vec<Option<PositionLogprobs>>>) {
         piece.text.push_str(self.prompt.echo.as_deref().unwrap_or_default());
+        if let Some(told) = told {
+            // One choice of each prompt is asked for them, so they are not set yet.
+            let _ = self.prompt.logprobs.set(told);
+        }
         let echoes = self.generation == Generation::Completion && self.prompt.echo.is_some();
-        if let Some(told) = told.as_ref().filter(|_| echoes && self.form.logprobs.is_some()) {
+        let known = self.prompt.logprobs.get();
+        if let Some(told) = known.filter(|_| echoes && self.form.logprobs.is_some()) {
             let tokens = self.prompt.tokens.iter();
             piece.positions.extend(
                 tokens
@@ -140,6 +137,6 @@ impl Choice {
                     .map(|(&token, logprobs)| Position { token, logprobs: logprobs.clone() }),
             );
         }
-        piece.opening = Some(Opening { prompt: Arc::clone(&self.prompt), logprobs: told });
+        piece.opening = Some(Arc::clone(&self.prompt));
     }
 }

@@ -4,15 +4,19 @@
 //! `n` times in the same way, and a form in which the answer is told. **Invariant:** choice
 //! `prompt * n + i` is the `i`-th completion of that prompt, and its seed is the request's plus `i`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use overdraft_engine::{Drafter, Guessing, Request, Sampling};
+use overdraft_engine::{Drafter, Guessing, PositionLogprobs, Request, Sampling};
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 use overdraft_wire::json::Object;
 use overdraft_wire::request::{Delivery, Options, Speculation, TokenIdsOutput};
 use overdraft_wire::{ApiError, Generation};
 
 use crate::worker::Worker;
+
+/// Log probabilities of one request with several completions at most: an answer that tells them
+/// takes some 300 bytes for each, 300 MiB in all. One completion alone is bounded by the context.
+const LOGPROBS_MAX: u64 = 1024 * 1024;
 
 /// A request, ready to be computed.
 #[derive(Clone, Debug)]
@@ -36,6 +40,15 @@ pub(crate) struct PromptPlan {
     pub(crate) tokens: Vec<TokenId>,
     /// What the answer begins with.
     pub(crate) echo: Option<String>,
+    /// Its log probabilities, if the engine was asked for them: the first completion brings them,
+    /// and all tell them.
+    pub(crate) logprobs: OnceLock<Vec<Option<PositionLogprobs>>>,
+}
+
+impl PromptPlan {
+    pub(crate) fn new(tokens: Vec<TokenId>, echo: Option<String>) -> Self {
+        Self { tokens, echo, logprobs: OnceLock::new() }
+    }
 }
 
 /// What the answer tells.
@@ -88,10 +101,31 @@ impl Plan {
                     sampling,
                     salt: self.salt,
                     priority: self.priority,
-                    prompt_logprobs: self.prompt_logprobs,
+                    // They are the prompt's: one completion of it computes them.
+                    prompt_logprobs: self.prompt_logprobs.filter(|_| index == 0),
                 }
             })
         })
+    }
+
+    /// Refuses more log probabilities than an answer may tell.
+    pub(crate) fn check_logprobs(&self) -> Result<(), ApiError> {
+        let each = |rivals: Option<u32>| rivals.map_or(0, |rivals| u64::from(rivals) + 1);
+        let prompts = u64::try_from(self.prompts.len()).unwrap_or(u64::MAX);
+        let prompted = u64::from(self.prompt_tokens().get()) * each(self.prompt_logprobs);
+        let completed = u64::from(self.sampling.max_tokens.get()) * each(self.sampling.logprobs);
+        let told = prompted.saturating_add(completed.saturating_mul(prompts));
+        let told = told.saturating_mul(u64::from(self.n));
+        let choices = self.choices();
+        if choices <= 1 || told <= LOGPROBS_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "`{choices}` completions may tell `{told}` log probabilities; expected at most \
+             {LOGPROBS_MAX} in one request: lower `n`, `max_tokens`, `prompt_logprobs` or \
+             `logprobs` (`top_logprobs` in chats)"
+        );
+        Err(ApiError::invalid("n", message))
     }
 
     /// Tokens of all prompts.

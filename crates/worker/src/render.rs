@@ -39,11 +39,11 @@ impl Heading {
             Generation::Chat => {
                 let opening = choices.first().and_then(|first| first.opening.as_ref());
                 let prompt_logprobs = opening
-                    .and_then(|opening| opening.logprobs.as_deref())
+                    .and_then(|prompt| prompt.logprobs.get())
                     .and_then(|known| speller.prompt(known));
                 let prompt_token_ids = opening
                     .filter(|_| self.form.token_ids.returned)
-                    .map(|opening| raw(&opening.prompt.tokens));
+                    .map(|prompt| raw(&prompt.tokens));
                 let told = choices.into_iter().map(|piece| self.chat_choice(piece, speller));
                 let mut answer = ChatCompletion::new(self.head(), told.collect(), usage);
                 answer.prompt_logprobs = prompt_logprobs;
@@ -96,7 +96,7 @@ impl Heading {
         out: &mut Vec<u8>,
     ) {
         let returned = self.form.token_ids.returned;
-        if let Some(opening) = piece.opening.take() {
+        if let Some(prompt) = piece.opening.take() {
             let choice = ChatChunkChoice {
                 index: piece.choice,
                 delta: Delta::opening(),
@@ -104,8 +104,7 @@ impl Heading {
             };
             let mut chunk = ChatChunk::new(self.head(), vec![choice]);
             chunk.usage = usage;
-            chunk.prompt_token_ids =
-                (returned && piece.choice == 0).then(|| raw(&opening.prompt.tokens));
+            chunk.prompt_token_ids = (returned && piece.choice == 0).then(|| raw(&prompt.tokens));
             sse::write_data(out, &chunk);
             if piece.is_idle() {
                 return;
@@ -148,11 +147,9 @@ impl Heading {
             finish_reason,
             stop_reason,
             prompt_logprobs: opening
-                .and_then(|opening| opening.logprobs.as_deref())
+                .and_then(|prompt| prompt.logprobs.get())
                 .and_then(|known| speller.prompt(known)),
-            prompt_token_ids: opening
-                .filter(|_| returned)
-                .map(|opening| raw(&opening.prompt.tokens)),
+            prompt_token_ids: opening.filter(|_| returned).map(|prompt| raw(&prompt.tokens)),
             token_ids: returned.then(|| raw(&piece.tokens)),
             text: piece.text,
         }

@@ -61,7 +61,7 @@ async fn a_stream_says_what_the_whole_says() {
     let worker = Running::echo().await;
     let mut request = json!({
         "prompt": ["ab", "xy"], "max_tokens": 4, "logprobs": 1, "echo": true, "temperature": 0,
-        "return_token_ids": true,
+        "n": 2, "return_token_ids": true,
     });
     let whole = worker.complete(&request).await.json();
     request["stream"] = json!(true);
@@ -120,6 +120,33 @@ async fn an_echo_of_no_tokens_scores_the_prompt_alone() {
     assert_eq!(answer["usage"]["completion_tokens"], 0);
     let request = json!({ "prompt": "abab", "max_tokens": 0 });
     assert_eq!(worker.complete(&request).await.fault().1, "max_tokens");
+}
+
+#[tokio::test]
+async fn a_prompts_log_probabilities_are_computed_once_and_told_by_every_choice() {
+    let worker = Running::echo().await;
+    let prompt = "0123456789abcdef".repeat(6);
+    let before = worker.stats().batch.positions_computed;
+    let request = json!({ "prompt": prompt, "max_tokens": 1, "n": 4, "prompt_logprobs": 1 });
+    let answer = worker.complete(&request).await.json();
+    let choices = answer["choices"].as_array().unwrap();
+    assert_eq!(choices.len(), 4);
+    let told = &choices[0]["prompt_logprobs"];
+    assert_eq!(told.as_array().unwrap().len(), prompt.len());
+    assert!(choices.iter().all(|choice| choice["prompt_logprobs"] == *told), "{answer}");
+    worker.until(|stats| stats.batch.running == 0).await;
+    let computed = worker.stats().batch.positions_computed - before;
+    assert!(computed < 2 * 96, "`{computed}` positions for a prompt of 96");
+}
+
+#[tokio::test]
+async fn more_log_probabilities_than_an_answer_may_tell_are_refused() {
+    let worker = Running::echo().await;
+    let request = json!({ "prompt": "abc", "n": 128, "max_tokens": 500, "logprobs": 20 });
+    let refused = worker.complete(&request).await;
+    assert_eq!(refused.fault(), (400, "n".to_owned(), "-".to_owned()));
+    assert!(refused.body.contains("lower `n`, `max_tokens`"), "{}", refused.body);
+    assert!(refused.body.contains("`1344000` log probabilities"), "{}", refused.body);
 }
 
 #[tokio::test]
