@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use overdraft_engine::runtime::INBOX_MAX;
 use overdraft_engine::{Framing, SpecialTokens};
 use overdraft_units::CacheSalt;
 use overdraft_wire::Generation;
@@ -16,6 +17,7 @@ const FIELD: &str = "prompt";
 
 /// Completions of one request at most, over all prompts.
 const CHOICES_MAX: usize = 1024;
+const _: () = assert!(CHOICES_MAX < INBOX_MAX, "an idle engine takes all of them");
 
 /// Understands a body.
 pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {

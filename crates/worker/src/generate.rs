@@ -55,6 +55,7 @@ pub(crate) async fn answer(
             Generation::Completion => completions::plan(&planner, body),
         })
         .await?;
+    plan.check_queue(worker.engine.waiting_max())?;
     plan.check_logprobs()?;
     let mishap = worker.mishaps.as_ref().map_or(Mishap::None, Mishaps::next);
     if let Some(error) = mishap.error() {

@@ -108,6 +108,19 @@ impl Plan {
         })
     }
 
+    /// Refuses more completions than the engine's queue, which takes them all at once, can ever hold.
+    pub(crate) fn check_queue(&self, waiting_max: u32) -> Result<(), ApiError> {
+        let choices = self.choices();
+        if choices <= usize::try_from(waiting_max).unwrap_or(usize::MAX) {
+            return Ok(());
+        }
+        let message = format!(
+            "`{choices}` completions do not fit this worker's queue; expected at most \
+             {waiting_max} in one request: send fewer prompts or lower `n`"
+        );
+        Err(ApiError::invalid(if 1 < self.n { "n" } else { "prompt" }, message))
+    }
+
     /// Refuses more log probabilities than an answer may tell.
     pub(crate) fn check_logprobs(&self) -> Result<(), ApiError> {
         let each = |rivals: Option<u32>| rivals.map_or(0, |rivals| u64::from(rivals) + 1);

@@ -23,8 +23,9 @@ use crate::request::{Event, Request};
 use crate::sample::{LOGPROBS_MAX, Sampler, SamplingError};
 use overdraft_tokenizer::TextCodec;
 
-/// Maximum submissions in the inbox; the loop empties it before every step.
-pub const INBOX_MAX: usize = 1024;
+/// Maximum submissions in the inbox; the loop empties it before every step. Twice as many as one
+/// request of a worker submits at once.
+pub const INBOX_MAX: usize = 2048;
 /// Events of a request beside one per token: its start and its end.
 const EVENTS_BESIDE_TOKENS: usize = 2;
 
@@ -37,6 +38,7 @@ pub struct EngineHandle {
     /// What an exported page is like.
     pub(super) layout: Option<Arc<BlockLayout>>,
     pub(super) context: Tokens,
+    pub(super) waiting_max: u32,
     pub(super) codec: Arc<dyn TextCodec>,
     pub(super) clock: Clock,
     pub(super) entropy: u64,
@@ -210,6 +212,11 @@ impl EngineHandle {
     /// the cache say so.
     pub fn context(&self) -> Tokens {
         self.context
+    }
+
+    /// Requests that may wait at once: so many are taken together where nobody waits, and no more.
+    pub fn waiting_max(&self) -> u32 {
+        self.waiting_max
     }
 
     /// Whether requests are worth sending.

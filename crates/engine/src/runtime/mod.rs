@@ -162,6 +162,7 @@ impl Engine {
             shape,
             layout,
             context: limits.context,
+            waiting_max: limits.waiting_max,
             codec,
             clock: settings.clock,
             entropy: settings.entropy,

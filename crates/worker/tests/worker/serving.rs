@@ -194,6 +194,17 @@ async fn one_request_too_many_is_told_to_come_back() {
 }
 
 #[tokio::test]
+async fn more_completions_than_the_queue_holds_are_no_reason_to_come_back() {
+    let worker = Running::start(small_echo(), |settings| settings.waiting_max = 2).await;
+    let many = worker.complete(&json!({ "prompt": vec!["a"; 16], "max_tokens": 1 })).await;
+    assert_eq!(many.fault(), (400, "prompt".to_owned(), "-".to_owned()));
+    let many = worker.chat(&json!({ "messages": user("hi"), "n": 3, "max_tokens": 1 })).await;
+    assert_eq!(many.fault(), (400, "n".to_owned(), "-".to_owned()));
+    let few = worker.complete(&json!({ "prompt": ["a", "b"], "max_tokens": 1 })).await;
+    assert_eq!(few.status, 200, "{few:?}");
+}
+
+#[tokio::test]
 async fn metrics_count_what_clients_asked_for_and_not_the_warm_up() {
     let worker = Running::echo().await;
     let all = "model_name=\"echo\",engine=\"0\"";
