@@ -134,7 +134,7 @@ pub(crate) async fn open(
     let shares = face.kv_share.is_some();
     let opening = tokio::task::spawn_blocking(move || {
         let model = match &drafter {
-            Some(_) => model.sharing_threads().map_err(|error| refused(&source.name(), &error))?,
+            Some(drafter) => beside(drafter, &source, model)?,
             None => model,
         };
         let opened = open_source(&source, &asked, &model, clock)?;
@@ -224,6 +224,19 @@ fn open_source(
     }
 }
 
+/// The settings of a model beside one that guesses for it: they share threads, and the memory for
+/// keys and values.
+fn beside(
+    drafter: &Drafter,
+    source: &Source,
+    model: ModelSettings,
+) -> Result<ModelSettings, Fault> {
+    let sharing = model.sharing_threads().map_err(|error| refused(&source.name(), &error))?;
+    let (Drafter::Wanted(draft) | Drafter::Possible(draft)) = drafter;
+    let draft_block_bytes = draft.block_bytes(&sharing)?;
+    Ok(ModelSettings { draft_block_bytes, ..sharing })
+}
+
 /// Opens the model that guesses, with pages as large and as many as the target's.
 fn open_drafter(
     drafter: Drafter,
@@ -255,6 +268,20 @@ fn open_drafter(
 }
 
 impl Source {
+    /// Memory that it takes for each page of its cache; none where it is no model.
+    fn block_bytes(&self, settings: &ModelSettings) -> Result<u64, Fault> {
+        let bytes = match self {
+            Self::Target => Model::block_bytes(TARGET, settings),
+            Self::Draft => Model::block_bytes(DRAFT, settings),
+            Self::File(path) => Model::block_bytes(path.as_path(), settings),
+            Self::Echo | Self::Simulated(_) => Ok(0),
+        };
+        bytes.map_err(|error| match self {
+            Self::File(path) => refused(&format!("`{}`", path.display()), &error),
+            _ => refused("the demo model", &error),
+        })
+    }
+
     /// What decides its keys and values, where it is no file.
     pub(crate) fn weights(&self) -> &'static [u8] {
         match self {

@@ -9,8 +9,9 @@ use candle_core::quantized::gguf_file::Value;
 use model_support::{Random, Sequence, Tiny, step};
 use overdraft_engine::gguf::OpenError;
 use overdraft_engine::model::{KvBudget, Model, ModelSettings};
+use overdraft_kernels::{AttentionShape, KvCache};
 use overdraft_scheduler::batch::Logits;
-use overdraft_units::{Blocks, Tokens};
+use overdraft_units::{BlockSize, Blocks, Tokens};
 use proptest::prelude::*;
 
 /// The smallest model that has everything.
@@ -56,6 +57,45 @@ fn settings_bound_context_and_cache() {
     let model = Model::open(bytes, &bytes_given).unwrap();
     let blocks = model.backend.shape().blocks.get();
     assert!((1..64 * 7).contains(&blocks), "{blocks}");
+}
+
+/// Memory of so many pages of a model's cache, in the default format.
+fn cache_bytes(tiny: &Tiny, blocks: Blocks, page: BlockSize) -> usize {
+    let shape = AttentionShape {
+        heads: tiny.heads,
+        kv_heads: tiny.kv_heads,
+        head_dim: tiny.head,
+        block_size: page.get() as usize,
+    };
+    tiny.layers * KvCache::new(blocks.get() as usize, shape).bytes()
+}
+
+#[test]
+fn the_caches_stay_within_their_memory_whatever_the_size_of_a_page() {
+    const BUDGET: u64 = 256 * 1024;
+    let (target, draft) = (Tiny { layers: 3, ..small() }, Tiny { head: 18, ..small() });
+    for page in [1, 8, 12, 16, 24] {
+        let page = BlockSize::new(page).unwrap();
+        let alone = ModelSettings {
+            kv: KvBudget::Bytes(BUDGET),
+            block_size: page,
+            ..ModelSettings::default()
+        };
+        let draft_block_bytes = Model::block_bytes(draft.build().bytes, &alone).unwrap();
+        let beside = ModelSettings { draft_block_bytes, ..alone.clone() };
+        for settings in [alone, beside] {
+            let model = Model::open(target.build().bytes, &settings).unwrap();
+            let blocks = model.backend.shape().blocks;
+            let bytes = |blocks| {
+                let own = cache_bytes(&target, blocks, page);
+                let guesses = 0 < settings.draft_block_bytes;
+                own + if guesses { cache_bytes(&draft, blocks, page) } else { 0 }
+            };
+            let budget = usize::try_from(BUDGET).unwrap();
+            assert!(bytes(blocks) <= budget, "{settings:?}");
+            assert!(budget < bytes(blocks + Blocks::new(1)), "{settings:?}");
+        }
+    }
 }
 
 #[test]

@@ -221,6 +221,19 @@ fn a_table_too_short_is_refused() {
     assert!(refused.is_err());
 }
 
+#[test]
+fn a_block_takes_the_memory_that_is_told() {
+    for block_size in [1, 8, 12, 16, 24] {
+        for (kv_heads, head_dim) in [(1, 16), (3, 64), (2, 18)] {
+            let shape = AttentionShape { heads: 6, kv_heads, head_dim, block_size };
+            for format in [KvFormat::F16, KvFormat::F32] {
+                let cache = KvCache::with_format(5, shape, format);
+                assert_eq!(cache.bytes(), 5 * shape.block_memory(format), "{shape:?}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -53,12 +53,7 @@ impl CpuBackend {
         let pool = settings.threads()?;
         let weights = Weights::load(gguf, &dimensions, &pool)?;
         let blocks = settings.blocks(&dimensions)?;
-        let attention = AttentionShape {
-            heads: dimensions.heads,
-            kv_heads: dimensions.kv_heads,
-            head_dim: dimensions.head,
-            block_size: settings.block_size.get() as usize,
-        };
+        let attention = dimensions.attention(settings.block_size);
         let shape = ModelShape {
             vocabulary: dimensions.vocabulary,
             context: settings.context(&dimensions),

@@ -75,6 +75,18 @@ impl Model {
         let info = ModelInfo { context, context_trained, step_bytes, ..describe(&gguf)? };
         Ok(Self { backend: Box::new(backend), info, metadata: gguf.into_metadata() })
     }
+
+    /// Memory that a model takes for each page of its key-value cache; the header alone is read.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the file cannot be read or the model cannot be run.
+    pub fn block_bytes(
+        source: impl Into<GgufSource>,
+        settings: &ModelSettings,
+    ) -> Result<u64, OpenError> {
+        let dimensions = Dimensions::read(&Gguf::open(source)?)?;
+        Ok(settings.block_bytes(&dimensions))
+    }
 }
 
 impl std::fmt::Debug for Model {

@@ -29,6 +29,9 @@ pub struct ModelSettings {
     pub instructions: Option<Instructions>,
     /// Size of the key-value cache.
     pub kv: KvBudget,
+    /// What a draft model keeps for each page out of the same memory; see
+    /// [`Model::block_bytes`](super::Model::block_bytes).
+    pub draft_block_bytes: u64,
     /// How its numbers are kept: binary16 for memory and speed, `f32` for exactness.
     pub kv_format: KvFormat,
     /// Tokens per page of it.
@@ -44,6 +47,7 @@ impl Default for ModelSettings {
             pool: None,
             instructions: None,
             kv: KvBudget::Bytes(KV_BYTES_DEFAULT),
+            draft_block_bytes: 0,
             kv_format: KvFormat::F16,
             block_size: BlockSize::new(BLOCK_SIZE_DEFAULT).expect("sixteen is not zero"),
             context_max: None,
@@ -91,17 +95,21 @@ impl ModelSettings {
         self.context_max.map_or(trained, |most| most.min(trained)).max(Tokens::new(1))
     }
 
+    /// Memory of a page in all layers, padding included.
+    pub(crate) fn block_bytes(&self, dimensions: &Dimensions) -> u64 {
+        let layer = dimensions.attention(self.block_size).block_memory(self.kv_format);
+        (layer as u64).saturating_mul(dimensions.layers as u64)
+    }
+
     /// Pages of the key-value cache, checked against the memory there is.
     pub(crate) fn blocks(&self, dimensions: &Dimensions) -> Result<Blocks, OpenError> {
-        let token_numbers = 2 * dimensions.layers * dimensions.kv_width();
-        let token_bytes = (token_numbers * self.kv_format.bytes()) as u64;
-        let block_bytes = token_bytes * u64::from(self.block_size.get());
+        let block_bytes = self.block_bytes(dimensions);
         let blocks = match self.kv {
             KvBudget::Blocks(blocks) => u64::from(blocks.get()),
             KvBudget::Bytes(bytes) => {
                 let context = self.block_size.pages_for(self.context(dimensions));
                 let useful = u64::from(context.get()) * u64::from(SEQUENCES_MAX);
-                (bytes / block_bytes).min(useful)
+                (bytes / block_bytes.saturating_add(self.draft_block_bytes)).min(useful)
             }
         };
         let blocks = blocks.clamp(1, u64::from(u32::MAX));

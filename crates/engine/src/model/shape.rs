@@ -6,6 +6,9 @@
 
 use std::fmt::Display;
 
+use overdraft_kernels::AttentionShape;
+use overdraft_units::BlockSize;
+
 use super::rope::{Rope, RopeStyle};
 use crate::gguf::{Gguf, Metadata, OpenError};
 
@@ -84,6 +87,16 @@ impl Dimensions {
     /// Width of all key heads together, and of all value heads.
     pub(crate) fn kv_width(&self) -> usize {
         self.kv_heads * self.head
+    }
+
+    /// The shape of one layer's attention, in pages of this size.
+    pub(crate) fn attention(&self, page: BlockSize) -> AttentionShape {
+        AttentionShape {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head,
+            block_size: page.get() as usize,
+        }
     }
 
     /// Reads the dimensions from the metadata and the shape of the embedding.

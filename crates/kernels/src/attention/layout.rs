@@ -41,6 +41,13 @@ impl Layout {
         self.blocks * self.block_values(0).len()
     }
 
+    /// Vectors of a block; what is beyond all memory counts as that.
+    pub(super) fn block_vectors(&self) -> usize {
+        let keys = self.kv_heads.saturating_mul(self.slot_tiles).saturating_mul(self.head_dim);
+        let values = self.kv_heads.saturating_mul(self.block_size).saturating_mul(self.dim_tiles);
+        keys.saturating_add(values)
+    }
+
     pub(super) fn block_keys(&self, block: usize) -> Range<usize> {
         let vectors = self.kv_heads * self.slot_tiles * self.head_dim;
         block * vectors..(block + 1) * vectors

@@ -19,6 +19,7 @@ mod pages;
 pub use number::KvFormat;
 
 use crate::pool::{Disjoint, Pool};
+use crate::simd::LANES;
 use attend::{Attend, Run};
 use layout::Layout;
 use pages::Pages;
@@ -53,6 +54,13 @@ impl AttentionShape {
     /// Bytes of an exported block of one layer.
     pub fn block_bytes(&self, format: KvFormat) -> usize {
         2 * self.block_size * self.key_columns() * format.bytes()
+    }
+
+    /// Memory that a block of one layer takes in a cache: more than [`block_bytes`](Self::block_bytes)
+    /// where slots or dimensions do not fill their last tile.
+    pub fn block_memory(&self, format: KvFormat) -> usize {
+        let vector = LANES * format.bytes();
+        Layout::new(1, *self).block_vectors().saturating_mul(vector)
     }
 }
 
