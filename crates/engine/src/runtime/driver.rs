@@ -21,7 +21,7 @@ use super::live::{Last, Live, TokenTime};
 use super::observe::{CacheChanges, End, Observation, Observer};
 use super::pass::{self, EVERY_ROWS_MAX};
 use super::speculate::{Speculation, Speculator, View};
-use super::stats::{EngineStats, Health, Phase, Shared};
+use super::stats::{BreakGuard, EngineStats, Health, Phase, Shared};
 use crate::backend::{Backend, BackendError, BatchSlot};
 use crate::request::FinishReason;
 use crate::sample::position_logprobs;
@@ -94,6 +94,8 @@ impl Driver {
     }
 
     pub(super) fn run(mut self) {
+        // Dropped before the channels: whose stream closes finds the engine broken.
+        let _guard = BreakGuard(Arc::clone(&self.shared));
         if catch_unwind(AssertUnwindSafe(|| self.prepare())).is_err() {
             self.break_down();
         }
@@ -392,8 +394,9 @@ impl Driver {
 
     fn end(&mut self, sequence: SequenceId, end: End, now: Instant, last: Last) {
         if let Some(live) = self.live.remove(&sequence) {
-            self.observer.observe(&Observation::Ended(live.record(end, now)));
+            let record = live.record(end, now);
             self.ended.push((live, last));
+            self.observer.observe(&Observation::Ended(record));
         }
     }
 

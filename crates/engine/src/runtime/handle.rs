@@ -140,8 +140,8 @@ pub enum SubmitError {
     /// The engine takes no more requests because it is about to stop.
     #[error("the engine is shutting down; send the request elsewhere")]
     Draining,
-    /// The backend panicked.
-    #[error("the engine's backend has failed for good; restart the worker")]
+    /// The backend or the engine's thread panicked.
+    #[error("the engine has failed for good; restart the worker")]
     Broken,
 }
 
@@ -191,10 +191,10 @@ impl EngineHandle {
                 let waiting_max = u32::try_from(INBOX_MAX).expect("the bound fits 32 bits");
                 SubmitError::Overloaded { waiting_max }
             }
-            TrySendError::Disconnected(_) => SubmitError::Draining,
+            TrySendError::Disconnected(_) => self.gone(),
         })?;
         // The loop answers every letter it takes; it drops them only when it ends.
-        verdict.await.unwrap_or(Err(SubmitError::Draining))?;
+        verdict.await.unwrap_or_else(|_| Err(self.gone()))?;
         Ok(stream)
     }
 
@@ -258,6 +258,14 @@ impl EngineHandle {
         self.shared.enter(phase);
         // A full inbox needs no wake-up call: the loop is awake.
         let _ = self.inbox.try_send(Letter::Wake);
+    }
+
+    /// Why the loop has ended.
+    fn gone(&self) -> SubmitError {
+        match self.health() {
+            Health::Broken => SubmitError::Broken,
+            Health::Ready | Health::Failing { .. } => SubmitError::Draining,
+        }
     }
 
     fn check(&self, request: &Request) -> Result<(), SubmitError> {

@@ -1,9 +1,10 @@
 //! Engine statistics: a snapshot that costs the reader a short lock and the loop another.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use overdraft_scheduler::batch::BatchStats;
+use overdraft_units::Blocks;
 use tokio::sync::watch;
 
 use super::speculate::SpeculationStats;
@@ -22,7 +23,8 @@ pub enum Health {
         /// Failures in a row.
         consecutive: u32,
     },
-    /// The backend panicked: nothing it holds can be trusted, and it is not called again.
+    /// The backend panicked, so that nothing it holds can be trusted and it is not called again; or
+    /// the engine's thread has ended that way.
     Broken,
 }
 
@@ -51,6 +53,26 @@ pub(super) struct Shared {
     stats: Mutex<EngineStats>,
     phase: AtomicU8,
     empty: watch::Sender<bool>,
+}
+
+/// Held by the engine's thread: when that unwinds, whoever asks learns that the engine is broken, and
+/// whoever waits for its end waits no longer.
+#[derive(Debug)]
+pub(super) struct BreakGuard(pub(super) Arc<Shared>);
+
+impl Drop for BreakGuard {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        tracing::error!("the engine's thread panicked; restart the worker");
+        let mut stats = self.0.stats();
+        stats.health = Health::Broken;
+        (stats.batch.running, stats.batch.waiting) = (0, 0);
+        stats.batch.blocks_held = Blocks::ZERO;
+        self.0.publish(&stats);
+        self.0.tell_empty();
+    }
 }
 
 /// Where the engine is in its life; it only moves on.

@@ -1,9 +1,9 @@
 //! A backend that fails, panics or talks nonsense takes its step down, not the engine.
 
 use overdraft_engine::echo::Noise;
-use overdraft_engine::{Backend, BackendError, Health, SubmitError};
+use overdraft_engine::{Backend, BackendError, Event, Health, Observation, Observer, SubmitError};
 
-use crate::support::{altered, ask, chat, echo, outcome, settings, start, submit};
+use crate::support::{altered, ask, chat, echo, observed, outcome, settings, start, submit, wait};
 
 /// What a step is to come to.
 #[derive(Clone, Copy)]
@@ -68,6 +68,28 @@ fn a_panic_is_reported_and_the_backend_is_never_called_again() {
     assert_eq!(engine.handle().health(), Health::Broken);
     assert_eq!(engine.handle().stats().batch.running, 0);
     assert_eq!(submit(&engine.handle(), chat("late")).unwrap_err(), SubmitError::Broken);
+}
+
+/// Panics at whatever it is told, also when it is told of a panic.
+struct Fainting;
+
+impl Observer for Fainting {
+    fn observe(&mut self, observation: &Observation) {
+        panic!("the test's observer panics, as it should, at {observation:?}");
+    }
+}
+
+#[test]
+fn an_engine_whose_thread_panics_is_broken_and_keeps_nobody_waiting() {
+    let engine = observed(echo(64, Noise::Quiet), settings(), Fainting);
+    let mut stream = submit(&engine.handle(), chat("lost")).unwrap();
+    while let Some(event) = stream.blocking_recv() {
+        assert!(matches!(event, Event::Started { .. }), "{event:?}");
+    }
+    assert_eq!(engine.handle().health(), Health::Broken);
+    assert_eq!(engine.handle().stats().batch.running, 0);
+    assert_eq!(submit(&engine.handle(), chat("late")).unwrap_err(), SubmitError::Broken);
+    wait(engine.handle().drained());
 }
 
 #[test]
