@@ -14,8 +14,6 @@ use crate::tokenizer::{TokenizerError, TokenizerSource};
 
 /// Bytes of a document, or of a `tokenizer.json`, at most: the largest vocabularies take half of it.
 pub const TOKENIZER_DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of one token's text at most. Preparing pieces with scores takes the square of it.
-pub const TOKEN_BYTES_MAX: usize = 1024;
 /// Bytes of a chat template at most.
 pub const CHAT_TEMPLATE_BYTES_MAX: usize = 1024 * 1024;
 /// The version of the document that is written and read.
@@ -150,17 +148,12 @@ pub(crate) fn read(document: &[u8]) -> Result<(TokenizerSource, Option<String>),
     if found != expected {
         return Err(SourceError::Digest { found, expected });
     }
-    check(&source, chat_template.as_deref())?;
+    check_template(chat_template.as_deref())?;
     Ok((source, chat_template))
 }
 
-/// Refuses what would take too long to prepare.
-pub(crate) fn check(
-    source: &TokenizerSource,
-    chat_template: Option<&str>,
-) -> Result<(), SourceError> {
-    let longest = source.tokens.iter().map(String::len).max().unwrap_or(0);
-    within("a token's text", longest, TOKEN_BYTES_MAX)?;
+/// Refuses a template that would take too long to prepare.
+pub(crate) fn check_template(chat_template: Option<&str>) -> Result<(), SourceError> {
     let template = chat_template.map_or(0, str::len);
     within("the chat template", template, CHAT_TEMPLATE_BYTES_MAX)
 }

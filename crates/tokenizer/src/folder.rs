@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::document::{
-    CHAT_TEMPLATE_BYTES_MAX, SourceError, TOKENIZER_DOCUMENT_BYTES_MAX, check, within,
+    CHAT_TEMPLATE_BYTES_MAX, SourceError, TOKENIZER_DOCUMENT_BYTES_MAX, check_template, within,
 };
 use crate::tokenizer::TokenizerSource;
 use crate::tokenizer_json::TokenizerJson;
@@ -86,7 +86,7 @@ pub(crate) fn read(folder: &Path) -> Result<(TokenizerSource, Option<String>), S
     let parsed = TokenizerJson::parse(&vocabulary)?;
     let mut source = parsed.source()?;
     config.frame(&parsed, &mut source)?;
-    check(&source, template.as_deref())?;
+    check_template(template.as_deref())?;
     Ok((source, template))
 }
 

@@ -1,4 +1,7 @@
 //! Tokenizer errors: why a model's tokenizer cannot be used, and what to do about it.
+
+use super::TOKEN_BYTES_MAX;
+
 /// A description of a tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,6 +20,12 @@ pub enum TokenizerError {
         /// Those that would do.
         known: String,
     },
+    /// A token is longer than any real one.
+    #[error("a token's text takes `{bytes}` bytes; expected at most {TOKEN_BYTES_MAX}")]
+    TokenTooLong {
+        /// Bytes of its text.
+        bytes: usize,
+    },
     /// The entries contradict each other.
     #[error("the tokenizer is damaged: {reason}")]
     Damaged {
@@ -32,7 +41,9 @@ impl TokenizerError {
             Self::UnknownModel { .. } | Self::UnknownPreTokenizer { .. } => {
                 "convert the model again with a current converter, or use a model of another family"
             }
-            Self::Damaged { .. } => "download or convert the file again",
+            Self::TokenTooLong { .. } | Self::Damaged { .. } => {
+                "download or convert the file again"
+            }
         }
     }
 

@@ -35,6 +35,9 @@ use self::source::Vocabulary;
 use crate::codec::{Detokenize, SpecialTokens, TextCodec};
 use crate::rendered::Rendered;
 
+/// Bytes of one token's text at most. Preparing pieces with scores takes the square of it.
+const TOKEN_BYTES_MAX: usize = 1024;
+
 /// Whether text that spells a control token becomes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlTokens {
@@ -115,6 +118,10 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError`] when the description is contradictory or of a kind unknown here.
     pub fn new(source: TokenizerSource) -> Result<Self, TokenizerError> {
+        let longest = source.tokens.iter().map(String::len).max().unwrap_or(0);
+        if TOKEN_BYTES_MAX < longest {
+            return Err(TokenizerError::TokenTooLong { bytes: longest });
+        }
         let digest = source.digest();
         let pairs = PairModel::new(&source)?;
         let fewest = FewestTokens::new(&source);

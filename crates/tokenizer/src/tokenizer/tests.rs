@@ -169,6 +169,15 @@ fn what_cannot_be_used_is_named() {
         |source| source.pre = Some("klingon".to_owned()),
         "the pre-tokenizer is `klingon`; known are gpt-2, ",
     );
+    for model in ["gpt2", "llama"] {
+        refused(
+            |source| {
+                source.model = model.to_owned();
+                source.tokens[0] = "x".repeat(5_000_000);
+            },
+            "a token's text takes `5000000` bytes; expected at most 1024",
+        );
+    }
     refused(
         |source| source.tokens.clear(),
         "the tokenizer is damaged: the vocabulary has 0 tokens",
