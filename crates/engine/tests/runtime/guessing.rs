@@ -258,6 +258,28 @@ fn the_draft_models_cache_keeps_in_step_through_prefixes_and_turns() {
 }
 
 #[test]
+fn a_page_that_the_target_exchanges_is_read_again_by_the_draft_model() {
+    let speculation = Speculation {
+        policy: policy("fixed:4"),
+        depth_max: 8,
+        lookup: None,
+        draft: Some(Box::new(echo(512, Noise::Quiet))),
+    };
+    let engine = guessing(echo(512, Noise::Quiet), settings(), speculation);
+    let prompt = "a beginning of some length, and an end. ";
+    let mut alone = request(prompt);
+    alone.sampling.guessing = Guessing::Never;
+    let expected = ask(&engine, alone);
+    assert_eq!(engine.handle().stats().speculation.drafts, 0);
+    // Each page that fills gives way to that of the first answer, which the draft model never wrote.
+    let answer = ask(&engine, request(prompt));
+    assert_eq!(answer.text, expected.text);
+    let stats = engine.handle().stats().speculation;
+    assert!(0 < stats.draft_tokens, "{stats:?}");
+    assert_eq!(stats.accepted_tokens, stats.draft_tokens);
+}
+
+#[test]
 fn an_end_inside_of_a_draft_ends_the_answer_there() {
     let speculation = || Speculation {
         policy: policy("fixed:8"),

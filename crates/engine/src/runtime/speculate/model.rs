@@ -246,7 +246,8 @@ impl DraftModel {
         let mut batch = Vec::with_capacity(rows.len());
         for row in rows {
             let table = scheduler.block_table(row.sequence);
-            self.pages.write(table, row.start, row.start + row.tokens.len());
+            let end = row.start + row.tokens.len();
+            self.pages.write(row.sequence, table, row.start, end);
             let start = u32::try_from(row.start).expect("contexts fit 32 bits");
             batch.push(BatchSlot { tokens: &row.tokens, start, table, logits: row.logits });
         }

@@ -3,8 +3,9 @@
 //! The draft model keeps its keys and values under the target's block tables, so prefixes are
 //! shared, sequences preempted and drafts rolled back for both at once. But it does not compute
 //! every step: while it is off, the target's pages change and its own do not. So a hash, chained
-//! over the pages before it, records the tokens of each full page of its own. A collision would
-//! cost rejected drafts and nothing else.
+//! over the pages before it, records the tokens of each full page of its own. The target may also
+//! exchange a page for an equal one that the draft model never wrote, so a page that is not recorded
+//! yet counts only where it was written. A collision would cost rejected drafts and nothing else.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,6 +28,8 @@ struct Reader {
     computed: usize,
     /// Of those, full pages, and what they hold.
     full: Vec<(BlockId, u64)>,
+    /// Where the pages behind those were written, one after the other.
+    written: Vec<BlockId>,
 }
 
 impl DraftPages {
@@ -59,36 +62,56 @@ impl DraftPages {
             }
             let Some(other) = now.filter(|now| held[index(*now)] == Some(content)) else {
                 reader.full.truncate(number);
+                reader.written.clear();
                 reader.computed = reader.computed.min(number * *page);
                 break;
             };
             reader.full[number].0 = other;
         }
-        for (number, block) in table.iter().enumerate().skip(reader.full.len()) {
-            let end = (number + 1) * *page;
-            if most < end {
+        let known = reader.full.len();
+        for (number, block) in table.iter().enumerate().skip(known) {
+            let (start, end) = (number * *page, (number + 1) * *page);
+            let is_own = reader.written.get(number - known) == Some(block);
+            let is_read = is_own && end <= reader.computed;
+            let content = (end <= most).then(|| {
+                let before = reader.full.last().map_or(0, |full| full.1);
+                chain(before, &tokens[start..end])
+            });
+            let there = content.filter(|_| is_read || held[index(*block)] == content);
+            let Some(content) = there else {
+                if !is_own {
+                    // What was read of the page lies in another one.
+                    reader.computed = reader.computed.min(start);
+                }
                 break;
-            }
-            let before = reader.full.last().map_or(0, |full| full.1);
-            let content = chain(before, &tokens[number * *page..end]);
-            if end <= reader.computed {
-                held[index(*block)] = Some(content);
-            } else if held[index(*block)] == Some(content) {
-                reader.computed = end;
-            } else {
-                break;
-            }
+            };
+            held[index(*block)] = Some(content);
+            reader.computed = reader.computed.max(end);
             reader.full.push((*block, content));
         }
+        let recorded = reader.full.len() - known;
+        reader.written.drain(..recorded.min(reader.written.len()));
         reader.computed
     }
 
-    /// The positions `start..end` are about to be written; the pages under them hold nothing that
-    /// others may count on until they are full again.
-    pub(super) fn write(&mut self, table: &[BlockId], start: usize, end: usize) {
-        let pages = start / self.page..end.div_ceil(self.page);
-        for block in table.get(pages).unwrap_or_default() {
+    /// The positions `start..end` of a sequence are about to be written; the pages under them hold
+    /// nothing that others may count on until they are full again. `start` is the first position
+    /// that is not computed, or follows what was written last.
+    pub(super) fn write(
+        &mut self,
+        sequence: SequenceId,
+        table: &[BlockId],
+        start: usize,
+        end: usize,
+    ) {
+        let first = start / self.page;
+        let pages = table.get(first..end.div_ceil(self.page)).unwrap_or_default();
+        for block in pages {
             self.held[index(*block)] = None;
+        }
+        if let Some(reader) = self.readers.get_mut(&sequence) {
+            reader.written.truncate(first.saturating_sub(reader.full.len()));
+            reader.written.extend(pages);
         }
     }
 
