@@ -187,6 +187,15 @@ fn names_the_encoding_that_it_cannot_read() {
 }
 
 #[test]
+fn counts_the_numbers_of_a_tensor_whatever_its_shape_claims() {
+    let mut bytes = header(3, 1, 0, &tensor_entry("w", &[u64::MAX, u64::MAX], 21, 0));
+    bytes.resize(1024, 0);
+    let gguf = Gguf::open(bytes).unwrap();
+    assert_eq!(gguf.info("w").unwrap().elements(), u64::MAX);
+    assert_eq!(gguf.parameters(), u64::MAX);
+}
+
+#[test]
 fn names_key_and_type_of_a_wrong_entry() {
     let gguf = Gguf::open(sample()).unwrap();
     let metadata = gguf.metadata();

@@ -38,9 +38,11 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
-    /// Numbers in it.
+    /// Numbers in it. The shape is a claim where the encoding cannot be read: what exceeds 64 bits
+    /// counts as their largest number.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().map(|&dimension| dimension as u64).product()
+        let dimensions = self.shape.iter().map(|&dimension| dimension as u64);
+        dimensions.fold(1, u64::saturating_mul)
     }
 }
 
