@@ -70,6 +70,7 @@ fn described(worker: FoundWorker, source: &Source) -> FoundWorker {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::slice;
 
     use super::*;
@@ -114,12 +115,12 @@ mod tests {
         settings.pool = Pool::Draft;
         settings.model = Some("m".to_owned());
         settings.each.is_encrypted = true;
-        settings.each.traits.kv_share = true;
+        settings.each.traits.sequences_max = NonZeroU32::new(7);
         let found = [FoundWorker::at("10.0.0.1", 8000)];
         let settled = settle_anew(&Source::Dns(settings), &found).unwrap();
         let [worker] = settled.as_slice() else { panic!("there is one") };
         assert_eq!((worker.url.as_str(), worker.pool), ("https://10.0.0.1:8000", Pool::Draft));
         assert_eq!(worker.model.as_deref(), Some("m"));
-        assert!(worker.traits.kv_share);
+        assert_eq!(worker.traits.sequences_max, NonZeroU32::new(7));
     }
 }
