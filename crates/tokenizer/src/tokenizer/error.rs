@@ -1,6 +1,7 @@
 //! Tokenizer errors: why a model's tokenizer cannot be used, and what to do about it.
 
-use super::TOKEN_BYTES_MAX;
+/// Bytes of one token's text at most. Preparing pieces with scores takes the square of it.
+pub(super) const TOKEN_BYTES_MAX: usize = 1024;
 
 /// A description of a tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use overdraft_units::{TokenId, Tokens};
 
 pub use self::detokenizer::Detokenizer;
+use self::error::TOKEN_BYTES_MAX;
 pub use self::error::TokenizerError;
 pub use self::source::{Metaspace, TokenKind, TokenizerSource};
 
@@ -34,9 +35,6 @@ pub(crate) use self::pre::{GPT2 as BYTE_LEVEL_PATTERN, family_of};
 use self::source::Vocabulary;
 use crate::codec::{Detokenize, SpecialTokens, TextCodec};
 use crate::rendered::Rendered;
-
-/// Bytes of one token's text at most. Preparing pieces with scores takes the square of it.
-const TOKEN_BYTES_MAX: usize = 1024;
 
 /// Whether text that spells a control token becomes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
