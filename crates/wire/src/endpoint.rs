@@ -213,6 +213,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether its request tells the worker a cache salt: what the model reads of it may stay in a cache of prefixes.
+    /// Engines know no such field where an answer is a recording or a picture.
+    pub const fn takes_salt(self) -> bool {
+        self.generates() || (!self.read_members().is_empty() && !self.answers_media())
+    }
+
     /// Whether its request may be a form (`multipart/form-data`), as one with a file is.
     pub const fn takes_forms(self) -> bool {
         matches!(
@@ -296,6 +302,22 @@ mod tests {
             assert!(endpoint.generates() || others == [false; 3], "{endpoint:?}");
             assert!(!(endpoint.generates() && endpoint.answers_media()), "{endpoint:?}");
             assert!(!endpoint.answers_media() || !endpoint.read_members().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_a_model_reads_is_salted_but_for_media_and_what_takes_no_engine_is_not() {
+        let read = [
+            Endpoint::Embeddings,
+            Endpoint::Rerank,
+            Endpoint::Score,
+            Endpoint::Classify,
+            Endpoint::Pooling,
+            Endpoint::Moderations,
+        ];
+        for endpoint in Endpoint::ALL {
+            let is_salted = endpoint.generates() || read.contains(&endpoint);
+            assert_eq!(endpoint.takes_salt(), is_salted, "{endpoint:?}");
         }
     }
 }

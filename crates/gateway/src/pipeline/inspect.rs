@@ -42,7 +42,10 @@ pub(crate) fn inspect(
         patch = patch.set("model", &model);
     }
     let stripped = settings.isolation.strip.iter().map(String::as_str);
-    for name in stripped.chain([RANK]).filter(|name| peek.object.raw(name).is_some()) {
+    // Where no salt of the gateway's own takes its place, a tenant's ends here: it might be another tenant's.
+    let ends_here = (!endpoint.takes_salt() && !caller.is_nobody()).then_some(SALT);
+    let stripped = stripped.chain([RANK]).chain(ends_here);
+    for name in stripped.filter(|name| peek.object.raw(name).is_some()) {
         patch = patch.remove(name);
     }
     let is_salted = peek.object.raw(SALT).is_some();
@@ -61,13 +64,14 @@ pub(crate) fn inspect(
     }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
     let Subject { asking, priority, side, .. } = subject;
+    let salt = || pipeline.salts().salt(caller, peek.cache_salt.as_deref());
+    let salt = endpoint.takes_salt().then(salt).flatten();
     let info = if endpoint.generates() {
-        let salt = pipeline.salts().salt(caller, peek.cache_salt.as_deref());
         RequestInfo::of_text(&routes, asking, &peek, salt)
     } else if endpoint.read_members().is_empty() {
         RequestInfo::of_chore(asking, &peek)
     } else {
-        RequestInfo::of_reading(asking, &peek, endpoint.read_members())
+        RequestInfo::of_reading(asking, &peek, endpoint.read_members(), salt)
     };
     let body = patched.unwrap_or_else(|| body.clone());
     let mut info = info.of(caller.clone(), priority, endpoint);

@@ -182,9 +182,14 @@ impl RequestInfo {
 
     /// A request whose texts the model reads without generating anything, such as `/v1/embeddings`: it needs a worker's
     /// time and room as a prompt does, and leaves nothing that is sure to be found again.
-    pub(crate) fn of_reading(asking: Asking, peek: &RequestPeek<'_>, members: &[&str]) -> Self {
+    pub(crate) fn of_reading(
+        asking: Asking,
+        peek: &RequestPeek<'_>,
+        members: &[&str],
+        salt: Option<String>,
+    ) -> Self {
         let texts = members.iter().filter_map(|name| peek.object.raw(name));
-        Self::of_texts(asking, peek, texts)
+        Self { salt, ..Self::of_texts(asking, peek, texts) }
     }
 
     /// A request that generates, of whose prompt nothing is known but its size: whatever it says may be read by the model.

@@ -92,23 +92,27 @@ impl Content {
         Extras { counts: extras.counts && is_told, ..extras }
     }
 
-    /// What the gateway adds to it for one worker.
+    /// What the gateway adds to it for one worker: to what is only read a salt alone.
     pub(crate) fn added<'a>(&self, info: &'a RequestInfo, worker: &Member) -> Added<'a> {
-        if info.work != Work::Generation || self.front == Front::Shut {
+        if info.work == Work::Chore || self.front == Front::Shut {
             return Added::default();
         }
         let is_refused = |field| worker.refusals().include(field);
         let traits = &worker.settings.traits;
         let is_salted = traits.cache_salt == SaltPolicy::Told;
+        let salt = info.salt.as_deref().filter(|_| is_salted);
+        let salted = Added { salt, is_unsalted: !is_salted, ..Added::default() };
+        if info.work == Work::Reading {
+            return salted;
+        }
         let ranks = traits.priority_scheduling && !is_refused(OwnField::Rank);
         let options = traits.stream_options == StreamOptions::Asked;
         Added {
             rank: ranks.then(|| rank(info.priority)),
-            salt: info.salt.as_deref().filter(|_| is_salted),
             counts: self.front.counts() && options && !is_refused(OwnField::StreamOptions),
-            is_unsalted: !is_salted,
             extras: self.extras(worker),
             effort: if info.is_translated { Effort::Hint } else { Effort::Asked },
+            ..salted
         }
     }
 

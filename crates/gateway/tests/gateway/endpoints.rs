@@ -3,7 +3,7 @@
 mod media;
 
 use overdraft_core::admit::Mode;
-use overdraft_gateway::{KeyDigest, KeySettings};
+use overdraft_gateway::{KeyDigest, KeySettings, SaltPolicy};
 use overdraft_wire::Endpoint;
 
 use crate::client::End;
@@ -75,6 +75,72 @@ async fn what_a_model_reads_waits_for_room_and_what_takes_no_engine_does_not() {
         assert!(reads(&path), "{}", call.head);
         call.answer(200, r#"{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}"#).await;
         assert_eq!(client.whole().await.0.status, 200);
+    }
+}
+
+/// The salt that the next request tells its worker, `-` where it tells none.
+async fn told_salt(
+    gateway: &Gateway,
+    mock: &mut Mock,
+    path: &str,
+    header: &str,
+    own: &str,
+) -> String {
+    let body = format!(
+        r#"{{"model":"{MODEL}","input":"a text","query":"q","documents":["d"],"text_1":"a","text_2":"b"{own}}}"#
+    );
+    let mut client = gateway.client().await;
+    client.post_with(path, header, &body).await;
+    let call = mock.call().await;
+    let told: serde_json::Value = serde_json::from_slice(&call.body).unwrap();
+    for name in ["priority", "stream_options"] {
+        assert!(told[name].is_null(), "{path} is told `{name}`: {told}");
+    }
+    let salt = told["cache_salt"].as_str().unwrap_or("-").to_owned();
+    call.answer(200, r#"{"data":[],"results":[]}"#).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    salt
+}
+
+#[tokio::test]
+async fn what_a_model_only_reads_carries_its_tenant_s_salt_as_well() {
+    let (one, other) = ("authorization: Bearer one\r\n", "authorization: Bearer other\r\n");
+    let mine = r#","cache_salt":"mine""#;
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.workers[0].traits.priority_scheduling = true;
+    })
+    .await;
+    let paths =
+        ["/v1/embeddings", "/v1/rerank", "/v1/score", "/classify", "/pooling", "/v1/moderations"];
+    for path in paths {
+        let mut salts = Vec::new();
+        for (header, own) in [(one, ""), (other, ""), (one, mine), (other, mine)] {
+            salts.push(told_salt(&gateway, &mut mock, path, header, own).await);
+        }
+        for (at, salt) in salts.iter().enumerate() {
+            assert!(salt.len() == 43 && !salts[..at].contains(salt), "{path}: {salts:?}");
+        }
+        assert_eq!(told_salt(&gateway, &mut mock, path, "", mine).await, "mine", "{path}");
+        assert_eq!(told_salt(&gateway, &mut mock, path, "", "").await, "-", "{path}");
+    }
+    // Where workers are told no salt, a tenant's own does not pass either.
+    for path in ["/v1/audio/speech", "/v1/images/generations", "/tokenize"] {
+        assert_eq!(told_salt(&gateway, &mut mock, path, one, mine).await, "-", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_is_told_no_salts_reads_texts_without_one() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.workers[0].traits.cache_salt = SaltPolicy::Untold;
+    })
+    .await;
+    let (tenant, mine) = ("authorization: Bearer one\r\n", r#","cache_salt":"mine""#);
+    for own in ["", mine] {
+        let salt = told_salt(&gateway, &mut mock, "/v1/embeddings", tenant, own).await;
+        assert_eq!(salt, "-");
     }
 }
 
