@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Headers {
-    /// Headers of clients that workers are sent, besides those that the gateway writes.
+    /// Headers of clients that workers are sent, besides those that the gateway writes. The response cache tells
+    /// requests apart by them: a header that changes each time, as the id of a trace does, makes each a miss.
     pub to_workers: Vec<String>,
     /// Headers of workers that clients are sent, besides `content-type`; `*` stands for all.
     pub to_clients: Vec<String>,

@@ -2,7 +2,8 @@
 //!
 //! The key is the SHA-256 over all that decides on the answer, each part with its length before it:
 //! the tenant, the endpoint, the model behind the alias, its revision and the pool that serves it,
-//! and every field that `core::response_cache` puts into the key, in its canonical form.
+//! the client's headers that its worker is sent, and fields. Every field that
+//! `core::response_cache` puts into the key is there in its canonical form.
 
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -20,12 +21,16 @@ use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::upstream_body::Content;
 use crate::pipeline::usage::Counts;
 use crate::settings::{CacheMode, CacheSettings, Pool};
+use crate::upstream::headers;
 
 /// What a request says of the cache, and what it is told.
 const WISH: HeaderName = HeaderName::from_static("x-overdraft-cache");
 
 /// The form of keys; a change of what enters them is a new one.
 const SCHEMA: &[u8] = b"overdraft answer 1";
+
+/// The form of keys of requests whose workers are sent headers of the client's.
+const SCHEMA_WITH_HEADERS: &[u8] = b"overdraft answer 1 with headers";
 
 /// A request that may be looked up.
 #[derive(Clone, Debug)]
@@ -98,8 +103,11 @@ pub(crate) fn seek(
         (Delivery::Streamed, Counts::KeptBack) => Form::Events,
         (Delivery::Streamed, Counts::Relayed) => Form::EventsWithUsage,
     };
+    let passing = settings.headers.as_deref();
+    let sent = passing.map(|passing| headers::named(&context.head.headers, passing));
+    let sent = sent.unwrap_or_default();
     Ok(Seeking::Sought(Box::new(Sought {
-        name: name(cache, context.endpoint.path(), info, &fields),
+        name: name(cache, context.endpoint.path(), info, &sent, &fields),
         form,
         choices: peek.choices(),
         looks_up,
@@ -196,7 +204,13 @@ fn delivery(options: &[u8]) -> Result<(), Bypass> {
     Ok(())
 }
 
-fn name(cache: &Cache, path: &str, info: &RequestInfo, fields: &Fields) -> Name {
+fn name(
+    cache: &Cache,
+    path: &str,
+    info: &RequestInfo,
+    headers: &[(&HeaderName, &HeaderValue)],
+    fields: &Fields,
+) -> Name {
     let (tenant, revision) = (info.caller.realm(), revision(cache, &info.model));
     let served = Served {
         tenant,
@@ -204,6 +218,7 @@ fn name(cache: &Cache, path: &str, info: &RequestInfo, fields: &Fields) -> Name 
         model: &info.model,
         revision: &revision,
         tier: tier(cache, &info.model),
+        headers,
     };
     Name { key: served.key(fields), tenant, model: model_name(&info.model) }
 }
@@ -216,6 +231,8 @@ pub(super) struct Served<'a> {
     pub(super) model: &'a str,
     pub(super) revision: &'a str,
     pub(super) tier: &'a str,
+    /// What a worker is sent of the client's headers, sorted by name.
+    pub(super) headers: &'a [(&'a HeaderName, &'a HeaderValue)],
 }
 
 impl Served<'_> {
@@ -227,7 +244,16 @@ impl Served<'_> {
             context.update(part);
         };
         let words = [self.path, self.model, self.revision, self.tier].map(str::as_bytes);
-        [SCHEMA, &self.tenant].into_iter().chain(words).for_each(&mut add);
+        let schema = if self.headers.is_empty() { SCHEMA } else { SCHEMA_WITH_HEADERS };
+        [schema, &self.tenant].into_iter().chain(words).for_each(&mut add);
+        if !self.headers.is_empty() {
+            // How many there are, so that no header is taken for a field.
+            add(&u64::try_from(self.headers.len()).unwrap_or(u64::MAX).to_le_bytes());
+        }
+        for (name, value) in self.headers {
+            add(name.as_str().as_bytes());
+            add(value.as_bytes());
+        }
         for CanonicalMember { name, value } in fields {
             add(name.as_bytes());
             add(value);

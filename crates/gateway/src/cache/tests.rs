@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use http::{HeaderMap, HeaderValue};
 use overdraft_core::response_cache::{Bypass, Effect, FIELDS, effect};
 use overdraft_wire::json::Object;
 
 use super::request::{Served, fields};
-use crate::settings::CacheSettings;
+use crate::settings::{CacheSettings, HeaderPattern, HeaderSettings};
+use crate::upstream::headers;
 
 /// `CompletionCreateParams` of `openai` 2.x for chats: names only, as the package lists them.
 const OPENAI_CHAT: &str = "messages model audio frequency_penalty function_call functions \
@@ -43,6 +45,7 @@ const ACME: Served<'_> = Served {
     model: "m",
     revision: "",
     tier: "target",
+    headers: &[],
 };
 
 /// The key of a request, or why it has none.
@@ -118,6 +121,39 @@ fn whose_it_is_and_who_answers_are_in_the_key() {
     for (at, key) in keys.iter().enumerate() {
         assert!(!keys[..at].contains(key), "{at}");
     }
+}
+
+#[test]
+fn each_header_that_a_worker_is_sent_is_in_the_key_and_no_other_one() {
+    let key_with = |lines: &[(&'static str, &'static str)]| {
+        let mut head = HeaderMap::new();
+        for &(name, value) in lines {
+            head.append(name, HeaderValue::from_static(value));
+        }
+        let to_workers = ["x-adapter", "x-team-*"].map(|name| HeaderPattern::parse(name).unwrap());
+        let settings = HeaderSettings { to_workers: to_workers.into(), to_clients: None };
+        let sent = headers::named(&head, &settings);
+        key_by(Served { headers: &sent, ..ACME }, &with("")).unwrap()
+    };
+    let keys = [
+        key_with(&[]),
+        key_with(&[("x-adapter", "a")]),
+        key_with(&[("x-adapter", "b")]),
+        key_with(&[("x-adapter", "")]),
+        key_with(&[("x-team-red", "a")]),
+        key_with(&[("x-adapter", "a"), ("x-adapter", "b")]),
+        key_with(&[("x-adapter", "b"), ("x-adapter", "a")]),
+        key_with(&[("x-adapter", "a"), ("x-team-red", "b")]),
+    ];
+    for (at, key) in keys.iter().enumerate() {
+        assert!(!keys[..at].contains(key), "{at}");
+    }
+    assert_eq!(key(&with("")), Ok(keys[0]));
+    assert_eq!(key_with(&[("x-other", "a"), ("user-agent", "b")]), keys[0]);
+    assert_eq!(key_with(&[("x-adapter", "a"), ("x-other", "b")]), keys[1]);
+    assert_eq!(key_with(&[("x-team-red", "b"), ("x-adapter", "a")]), keys[7], "in any order");
+    // What belongs to the connection is sent to nobody.
+    assert_eq!(key_with(&[("connection", "x-adapter"), ("x-adapter", "a")]), keys[0]);
 }
 
 #[test]

@@ -142,10 +142,8 @@ pub(crate) fn pass_versions(from: &HeaderMap, to: &mut HeaderMap) {
 
 /// Copies the client's headers that the configuration lets through, but for those that the gateway has written.
 pub(crate) fn pass_named(from: &HeaderMap, to: &mut HeaderMap, settings: &HeaderSettings) {
-    let of_connection: Vec<HeaderName> = nominated(from).collect();
-    let is_named = |name: &&HeaderName| {
-        settings.go_to_workers(name) && !of_connection.contains(name) && !to.contains_key(*name)
-    };
+    let passes = passes(from, settings);
+    let is_named = |&name: &&HeaderName| passes(name) && !to.contains_key(name);
     let named: Vec<HeaderName> = from.keys().filter(is_named).take(NAMED_MAX).cloned().collect();
     for name in named {
         let is_short = |value: &&HeaderValue| value.len() <= NAMED_VALUE_BYTES_MAX;
@@ -153,6 +151,24 @@ pub(crate) fn pass_named(from: &HeaderMap, to: &mut HeaderMap, settings: &Header
             to.append(name.clone(), value.clone());
         }
     }
+}
+
+/// The client's headers that the configuration lets through, sorted by name: the answer may depend on each of them. A
+/// header that came more than once is there as often, in the order in which it came.
+pub(crate) fn named<'a>(
+    from: &'a HeaderMap,
+    settings: &HeaderSettings,
+) -> Vec<(&'a HeaderName, &'a HeaderValue)> {
+    let passes = passes(from, settings);
+    let mut named: Vec<_> = from.iter().filter(|&(name, _)| passes(name)).collect();
+    named.sort_by_key(|&(name, _)| name.as_str());
+    named
+}
+
+/// Whether the configuration lets a header of this client through.
+fn passes(from: &HeaderMap, settings: &HeaderSettings) -> impl Fn(&HeaderName) -> bool {
+    let of_connection: Vec<HeaderName> = nominated(from).collect();
+    move |name| settings.go_to_workers(name) && !of_connection.contains(name)
 }
 
 /// The headers that a `connection` header makes its own.

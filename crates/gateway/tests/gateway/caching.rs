@@ -1,6 +1,7 @@
 //! Answers that are given again: to whom, in which form, and what becomes of all who ask at once.
 
 mod bounds;
+mod headers;
 
 use std::time::Duration;
 
