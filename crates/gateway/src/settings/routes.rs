@@ -176,6 +176,16 @@ impl Routes {
         (!self.settings.models.contains_key(name)).then_some(&found.1)
     }
 
+    /// Whether `pattern` is an alias for all names that begin so, `name` is one of them, and both mean the same model:
+    /// a longer pattern may have given the name to another one.
+    pub(crate) fn stands_for(&self, pattern: &str, name: &str) -> bool {
+        let Some(beginning) = pattern.strip_suffix(ANY) else { return false };
+        let means_the_same = |(own, model): &(String, String)| {
+            own == beginning && self.model_behind(name) == Some(model.as_str())
+        };
+        name.starts_with(beginning) && self.patterns.iter().any(means_the_same)
+    }
+
     /// Aliases and the models behind them, without those that stand for many names.
     pub(crate) fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.aliases.iter().map(|(alias, model)| (alias.as_str(), model.as_str()))

@@ -244,7 +244,9 @@ impl Caller {
         let models = self.key.as_ref().and_then(|key| key.settings.models.as_ref());
         models.is_none_or(|models| {
             let behind = routes.model_behind(named);
-            models.contains(named) || behind.is_some_and(|model| models.contains(model))
+            models.contains(named)
+                || behind.is_some_and(|model| models.contains(model))
+                || models.iter().any(|listed| routes.stands_for(listed, named))
         })
     }
 

@@ -10,6 +10,7 @@ use overdraft_wire::RequestPeek;
 use proptest::prelude::*;
 
 use super::*;
+use crate::settings::{ModelSettings, RoutingSettings};
 
 const SECRET: &str = "sk-acme-0123456789";
 
@@ -179,6 +180,35 @@ fn the_header_comes_first_then_the_tier_then_the_key() {
     // Clamped, not refused.
     assert_eq!(urgent("sk-flex", None, Some("priority")), Ok(default));
     assert_eq!(urgent("sk-flex", Some("priority"), None), Ok(default));
+}
+
+#[test]
+fn a_pattern_that_a_key_lists_stands_for_the_names_of_its_model() {
+    let own = |aliases: [&str; 2]| ModelSettings {
+        aliases: aliases.map(str::to_owned).into(),
+        ..ModelSettings::default()
+    };
+    let models = [
+        ("m".to_owned(), own(["claude-*", "gpt-4o"])),
+        ("n".to_owned(), own(["claude-3-*", "chat"])),
+    ];
+    let settings = RoutingSettings { models: models.into(), ..RoutingSettings::default() };
+    let routes = Routes::new(settings, &BTreeMap::new());
+    let may_ask = |listed: &str, named: &str| {
+        let mut key = KeySettings::new(KeyDigest::of(SECRET), "acme");
+        key.models = Some(BTreeSet::from([listed.to_owned()]));
+        let keyring = Keyring::new(&[key], Door::default());
+        let caller = keyring.identify(&head(&[("x-api-key", SECRET)]), &none(), NOW).unwrap();
+        caller.may_ask(&routes, named)
+    };
+    assert!(may_ask("claude-*", "claude-opus") && may_ask("claude-3-*", "claude-3-opus"));
+    // The longer pattern means another model.
+    assert!(!may_ask("claude-*", "claude-3-opus") && !may_ask("claude-3-*", "claude-opus"));
+    for named in ["claude", "gpt-4o", "chat", "m", "n", "zzz"] {
+        assert!(!may_ask("claude-*", named), "{named}");
+    }
+    // What is no alias stands for nothing.
+    assert!(!may_ask("gpt-*", "gpt-4o") && !may_ask("*", "gpt-4o"));
 }
 
 #[test]
