@@ -111,9 +111,8 @@ impl Subject {
             ApiError::invalid("model", "the request names no model; expected `model`: a string")
         })?;
         let priority = keys::urgency(caller, head, peek)?;
-        let model = routes.model_behind(named).unwrap_or(named);
         if !caller.may_ask(&routes, named) {
-            return Err(unknown_model(pipeline, caller, model));
+            return Err(unknown_model(pipeline, caller, named));
         }
         let dice = xxh3_64(context.exchange.id.as_str().as_bytes());
         let session = |model: &str| routes.session(model, head, peek);
@@ -131,9 +130,10 @@ impl Subject {
     }
 }
 
-/// Names the models that could have been asked for by `caller`.
-pub(crate) fn unknown_model(pipeline: &Pipeline, caller: &Caller, model: &str) -> ApiError {
-    let mut error = ApiError::model_not_found(model);
+/// Names the models that could have been asked for by `caller`, who asked for the one that it calls `named`: the model
+/// behind an alias is none of its business.
+pub(crate) fn unknown_model(pipeline: &Pipeline, caller: &Caller, named: &str) -> ApiError {
+    let mut error = ApiError::model_not_found(named);
     let routes = pipeline.routes();
     let router = pipeline.dispatcher.view();
     let known = router.fleet().models().filter(|known| caller.may_ask(&routes, known));

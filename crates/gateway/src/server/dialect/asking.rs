@@ -111,7 +111,7 @@ impl Asking {
         if is_known && self.caller.may_ask(&routes, &named) {
             return Ok(());
         }
-        Err(unknown_model(pipeline, &self.caller, model))
+        Err(unknown_model(pipeline, &self.caller, &named))
     }
 
     /// Asks, as a chat completion or of another endpoint.
