@@ -14,6 +14,7 @@ use overdraft_wire::{ApiError, ErrorKind};
 
 use crate::answer::{Answering, REQUEST_ID, Watched};
 use crate::body::Body;
+use crate::body_budget::BodyOwner;
 use crate::coding::{self, Coding};
 use crate::drain::Drain;
 use crate::exchange::{Access, AccessGuard, Exchange};
@@ -87,7 +88,7 @@ impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
             begun: shared.clock.now(),
             access: Access::default(),
             drain: drain.clone(),
-            body: Arc::new(shared.bodies.lease(peer.ip())),
+            body: Arc::new(shared.bodies.lease(BodyOwner::Peer(peer.ip()))),
         };
         exchange.access.note(|record| {
             id.as_str().clone_into(&mut record.request);

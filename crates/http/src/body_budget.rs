@@ -5,6 +5,8 @@
 //! half of the budget, beside others less, and some is always left for who comes next. Small bodies are not
 //! counted: connections bound them.
 //!
+//! A client is an address until the handler knows the tenant: all clients behind one proxy have its address.
+//!
 //! Invariant: what a lease holds is given back when it is dropped.
 
 use std::collections::BTreeMap;
@@ -13,6 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a body that are not counted.
 pub(crate) const UNCOUNTED_BYTES: usize = 64 * 1024;
+
+/// Whose bodies have a share of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BodyOwner {
+    /// All who come from one address, of whom nothing else is known.
+    Peer(IpAddr),
+    /// A tenant, by a digest of its name.
+    Tenant([u8; 32]),
+}
 
 /// What all clients may hold, and what each does.
 #[derive(Debug)]
@@ -24,7 +35,19 @@ pub(crate) struct BodyBudget {
 #[derive(Debug, Default)]
 struct Held {
     total: usize,
-    by_client: BTreeMap<IpAddr, usize>,
+    by_owner: BTreeMap<BodyOwner, usize>,
+}
+
+impl Held {
+    /// An owner holds so many bytes less.
+    fn leave(&mut self, owner: BodyOwner, bytes: usize) {
+        if let Some(own) = self.by_owner.get_mut(&owner) {
+            *own = own.saturating_sub(bytes);
+            if *own == 0 {
+                self.by_owner.remove(&owner);
+            }
+        }
+    }
 }
 
 impl BodyBudget {
@@ -33,33 +56,35 @@ impl BodyBudget {
         Self { bytes_max, held: Mutex::default() }
     }
 
-    /// A lease of nothing yet, for a request of `client`.
-    pub(crate) fn lease(self: &Arc<Self>, client: IpAddr) -> BodyLease {
-        BodyLease { budget: Arc::clone(self), client, seen: Mutex::new(0) }
+    /// A lease of nothing yet, for a request of `owner`.
+    pub(crate) fn lease(self: &Arc<Self>, owner: BodyOwner) -> BodyLease {
+        BodyLease { budget: Arc::clone(self), body: Mutex::new(LeasedBody { owner, seen: 0 }) }
     }
 
-    /// Takes so many bytes more for a client; false where that is more than its share.
-    fn take(&self, client: IpAddr, bytes: usize) -> bool {
+    /// Takes so many bytes more for an owner; false where that is more than its share.
+    fn take(&self, owner: BodyOwner, bytes: usize) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = held.by_client.get(&client).copied().unwrap_or_default();
+        let own = held.by_owner.get(&owner).copied().unwrap_or_default();
         let free = self.bytes_max.saturating_sub(held.total).saturating_sub(bytes);
         let is_fair = own.saturating_add(bytes) <= free;
         if is_fair {
             held.total += bytes;
-            *held.by_client.entry(client).or_default() += bytes;
+            *held.by_owner.entry(owner).or_default() += bytes;
         }
         is_fair
     }
 
-    fn give_back(&self, client: IpAddr, bytes: usize) {
+    fn give_back(&self, owner: BodyOwner, bytes: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.total = held.total.saturating_sub(bytes);
-        if let Some(own) = held.by_client.get_mut(&client) {
-            *own = own.saturating_sub(bytes);
-            if *own == 0 {
-                held.by_client.remove(&client);
-            }
-        }
+        held.leave(owner, bytes);
+    }
+
+    /// Counts so many bytes as another owner's. They are there already, so nobody is refused.
+    fn hand_over(&self, from: BodyOwner, to: BodyOwner, bytes: usize) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.leave(from, bytes);
+        *held.by_owner.entry(to).or_default() += bytes;
     }
 }
 
@@ -67,29 +92,45 @@ impl BodyBudget {
 #[derive(Debug)]
 pub(crate) struct BodyLease {
     budget: Arc<BodyBudget>,
-    client: IpAddr,
+    body: Mutex<LeasedBody>,
+}
+
+#[derive(Debug)]
+struct LeasedBody {
+    owner: BodyOwner,
     /// Bytes that have come, counted or not.
-    seen: Mutex<usize>,
+    seen: usize,
 }
 
 impl BodyLease {
     /// So many bytes more have come; false where there is no room for them.
     pub(crate) fn grow(&self, bytes: usize) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (before, after) = (counted(*seen), counted(*seen + bytes));
-        let has_room = before == after || self.budget.take(self.client, after - before);
+        let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, after) = (counted(body.seen), counted(body.seen + bytes));
+        let has_room = before == after || self.budget.take(body.owner, after - before);
         if has_room {
-            *seen += bytes;
+            body.seen += bytes;
         }
         has_room
+    }
+
+    /// It is this owner's from now on, with all that has come.
+    pub(crate) fn belongs_to(&self, owner: BodyOwner) {
+        let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = counted(body.seen);
+        if 0 < bytes {
+            self.budget.hand_over(body.owner, owner, bytes);
+        }
+        body.owner = owner;
     }
 }
 
 impl Drop for BodyLease {
     fn drop(&mut self) {
-        let bytes = counted(*self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let bytes = counted(body.seen);
         if 0 < bytes {
-            self.budget.give_back(self.client, bytes);
+            self.budget.give_back(body.owner, bytes);
         }
     }
 }
@@ -102,14 +143,14 @@ const fn counted(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    const CLIENTS: [IpAddr; 3] = [client(1), client(2), client(3)];
+    const CLIENTS: [BodyOwner; 3] = [client(1), client(2), client(3)];
 
-    const fn client(last: u8) -> IpAddr {
-        IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, last))
+    const fn client(last: u8) -> BodyOwner {
+        BodyOwner::Peer(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, last)))
     }
 
     /// How many bodies of `bytes` a client may hold at once.
-    fn fill(budget: &Arc<BodyBudget>, client: IpAddr, bytes: usize) -> Vec<BodyLease> {
+    fn fill(budget: &Arc<BodyBudget>, client: BodyOwner, bytes: usize) -> Vec<BodyLease> {
         let one = || {
             let lease = budget.lease(client);
             lease.grow(bytes).then_some(lease)
@@ -127,6 +168,33 @@ mod tests {
         assert_eq!([first.len(), second.len(), third.len()], [6, 3, 1]);
         drop((first, second, third));
         assert_eq!(fill(&budget, CLIENTS[2], bytes).len(), 6, "all was given back");
+    }
+
+    #[test]
+    fn tenants_behind_one_address_have_shares_of_their_own() {
+        let budget = Arc::new(BodyBudget::new(1_200_000));
+        let bytes = 100_000 + UNCOUNTED_BYTES;
+        let of_tenant = |tenant: u8| {
+            let one = || {
+                let lease = budget.lease(CLIENTS[0]);
+                lease.belongs_to(BodyOwner::Tenant([tenant; 32]));
+                lease.grow(bytes).then_some(lease)
+            };
+            std::iter::from_fn(one).take(1_000).collect::<Vec<BodyLease>>()
+        };
+        let (first, second) = (of_tenant(1), of_tenant(2));
+        assert_eq!([first.len(), second.len()], [6, 3]);
+        drop((first, second));
+        // What came before its tenant was known goes along, and is given back for the tenant.
+        let held = fill(&budget, CLIENTS[0], bytes);
+        assert_eq!(held.len(), 6);
+        for lease in &held {
+            lease.belongs_to(BodyOwner::Tenant([1; 32]));
+        }
+        let of_address = fill(&budget, CLIENTS[0], bytes);
+        assert_eq!([of_address.len(), of_tenant(1).len()], [3, 0]);
+        drop((held, of_address));
+        assert_eq!(of_tenant(1).len(), 6, "all was given back");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use http::StatusCode;
 use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId};
 use overdraft_units::Instant;
 
-use crate::body_budget::BodyLease;
+use crate::body_budget::{BodyLease, BodyOwner};
 use crate::drain::Drain;
 use crate::line::Line;
 
@@ -36,6 +36,11 @@ impl Exchange {
     #[must_use]
     pub fn apart(&self) -> Self {
         Self { access: Access::default(), ..self.clone() }
+    }
+
+    /// Its body has a part in this owner's share of the memory of all bodies from now on, instead of its address's.
+    pub fn belongs_to(&self, owner: BodyOwner) {
+        self.body.belongs_to(owner);
     }
 }
 

@@ -30,6 +30,7 @@ mod timed_socket;
 mod wake_coalescer;
 
 pub use self::body::{Body, BodySender, BoxError, BrokenOff, Gone};
+pub use self::body_budget::BodyOwner;
 pub use self::body_error::BodyError;
 pub use self::coding::{Coding, encode};
 pub use self::deadline_timer::DeadlineTimer;

@@ -113,7 +113,8 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Requests in flight.
+    /// Requests in flight. One tenant, or one address without keys, may have as many with
+    /// unfinished bodies as places are free.
     pub requests: u32,
     /// Streams among them.
     pub streams: u32,
@@ -123,7 +124,7 @@ pub struct Limits {
     pub connections: Option<u32>,
     /// Bytes of one request's body.
     pub body_bytes: ByteSize,
-    /// Bytes of all request bodies in memory; one client may hold as many as are still free.
+    /// Bytes of all request bodies in memory. One tenant, or one address without keys, may hold as many as are free.
     pub bodies_bytes: ByteSize,
     /// Bytes of one event of a stream; pictures and sounds come as one.
     pub event_bytes: ByteSize,

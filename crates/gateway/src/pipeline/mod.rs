@@ -4,6 +4,7 @@
 //! |------------------------------------|--------------------------------------------------|
 //! | Request context and facts          | `context.rs`, `facts.rs`                         |
 //! | API key or token, priority, budget | `keys/`, `jwt/`, `charges.rs`                    |
+//! | Body, and a share of the places meanwhile | `body_buffers.rs`, `uploads.rs`           |
 //! | Inspection of the body, and bounds | `inspect.rs`, `form.rs`, `passed.rs`, `request_info.rs`, `bounds.rs` |
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
 //! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
@@ -55,6 +56,7 @@ pub(crate) mod resume;
 mod spans;
 pub(crate) mod tenant_salt;
 mod terms;
+pub(crate) mod uploads;
 pub(crate) mod upstream_body;
 pub(crate) mod usage;
 
@@ -77,6 +79,7 @@ use self::jwt::JwtVerifier;
 use self::keys::{Caller, Keyring};
 use self::request_log::RequestLog;
 use self::tenant_salt::Salts;
+use self::uploads::Uploads;
 use crate::dispatch::Dispatcher;
 use crate::fleet::Fleet;
 use crate::settings::{GatewaySettings, Routes};
@@ -113,6 +116,8 @@ pub(crate) struct Pipeline {
     /// The keys that all of them refuse.
     pub(crate) revocations: Arc<Revocations>,
     pub(crate) buffers: BodyBuffers,
+    /// The bodies that clients are still sending.
+    uploads: Arc<Uploads>,
     /// Makes traces, where they are wanted.
     pub(crate) tracer: Option<Arc<Tracer>>,
     /// What happened to the last requests, and why.
@@ -148,6 +153,7 @@ impl Pipeline {
             budgets: Arc::default(),
             revocations: Arc::default(),
             buffers: BodyBuffers::default(),
+            uploads: Arc::default(),
             tracer,
             log: RequestLog::new(&settings.dashboard),
             keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys, settings.door())),
@@ -226,6 +232,12 @@ impl Pipeline {
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Visit> {
         take(&self.in_flight, self.settings().limits.requests)
             .then(|| Visit { pipeline: Arc::clone(self), streaming: false })
+    }
+
+    /// Places among the requests in flight that none has taken.
+    fn free_places(&self) -> usize {
+        let taken = self.in_flight.load(Ordering::Relaxed);
+        self.settings().limits.requests.saturating_sub(taken)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::pipeline::passed::Passed;
 use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::{RequestInfo, Work};
+use crate::pipeline::uploads::read_body;
 use crate::pipeline::upstream_body::Content;
 use crate::pipeline::{Pipeline, bounds, deadline, explanation, fallback, prompt_tokens, resume};
 
@@ -120,7 +121,7 @@ async fn take_in(
     };
     context.deadline = context.deadline.or_else(|| deadline::of_key(&caller));
     let body = match body {
-        Intake::Sent(body) => gateway.pipeline.buffers.read(body).await?,
+        Intake::Sent(body) => read_body(&gateway.pipeline, context.exchange, &caller, body).await?,
         Intake::Read(body) | Intake::Passed(body, _) => body,
     };
     Ok((caller, body))

@@ -1,7 +1,10 @@
 //! What the gateway does not pass on, and how it says so.
 
+use overdraft_gateway::{KeyDigest, KeySettings};
+
 use crate::client::Head;
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
+use crate::keys::until_metrics;
 use crate::mock::Mock;
 
 /// Status, `error.code` and `error.param` of a refusal, which must be OpenAI's object.
@@ -153,6 +156,42 @@ async fn more_in_flight_than_allowed_is_told_to_come_back() {
     let mut again = gateway.stream().await;
     mock.call().await.answer(200, ANSWER).await;
     assert_eq!(again.whole().await.0.status, 200);
+}
+
+#[tokio::test]
+async fn bodies_that_a_tenant_does_not_end_leave_places_to_the_others() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.limits.requests = 4;
+        let key = |key: &str| KeySettings::new(KeyDigest::of(key), key);
+        settings.keys = ["a", "b"].map(key).into();
+    })
+    .await;
+    let begun = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: g\r\nauthorization: Bearer a\r\n\
+         content-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client = gateway.client().await;
+        client.send(&begun).await;
+        clients.push(client);
+    }
+    // Two of the four may go on with their bodies.
+    let line = "router_rejections_total{reason=\"bodies\",priority=\"default\"} 2";
+    until_metrics(&gateway, line).await;
+    for _ in 0..2 {
+        let mut client = gateway.client().await;
+        client.post_with(CHAT, "authorization: Bearer b\r\n", &chat("")).await;
+        mock.call().await.answer(200, ANSWER).await;
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+    // The key says whose they are, though all come from one address.
+    let mut client = gateway.client().await;
+    client.send(&begun).await;
+    let (head, body) = client.whole().await;
+    assert_eq!(refusal(&head, &body).0, 429);
+    assert!(head.header("retry-after").is_some() && body.contains("limits.requests"), "{body}");
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ use super::registry::DescribedRegistry;
 const TENANTS_MAX: usize = 1_000;
 
 /// Why a request may be refused for want of room or budget.
-const REASONS: [&str; 14] = [
+const REASONS: [&str; 15] = [
+    "bodies",
     "budget_requests",
     "budget_tokens",
     "deadline",

@@ -16,6 +16,7 @@ mod priority;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use overdraft_core::admit::{Priority, Tenant};
 use overdraft_core::response_cache::Reuse;
+use overdraft_http::BodyOwner;
 use overdraft_store::Revocations;
 use overdraft_wire::{ApiError, ErrorKind};
 use sha2::{Digest, Sha256};
@@ -217,6 +219,13 @@ impl Caller {
     /// Whether it is one of all who present nothing.
     pub(crate) const fn is_nobody(&self) -> bool {
         self.realm.is_none()
+    }
+
+    /// In whose share its bodies are that come from `peer`. A tenant is one by its key or by a token that was verified: a
+    /// token that is not looked at may be another one each time.
+    pub(crate) fn body_owner(&self, peer: IpAddr) -> BodyOwner {
+        let key = self.key.as_ref();
+        key.map_or(BodyOwner::Peer(peer), |key| BodyOwner::Tenant(key.realm))
     }
 
     /// Which answers are given again to its requests, if its key says so.

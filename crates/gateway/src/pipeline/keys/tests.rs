@@ -308,6 +308,24 @@ fn without_keys_a_token_is_a_tenant_in_whatever_header_it_comes() {
     assert_ne!(realm("x-api-key", "b"), a);
 }
 
+#[test]
+fn bodies_are_a_tenant_s_by_its_key_and_else_their_address_s() {
+    let owner = |keyring: &Keyring, lines: &[(&'static str, &str)], last: u8| {
+        let caller = keyring.identify(&head(lines), &none(), NOW).unwrap();
+        caller.body_owner(IpAddr::from([10, 0, 0, last]))
+    };
+    let keyring = keyring();
+    let acme = BodyOwner::Tenant(realm_of_tenant("acme"));
+    assert_eq!(owner(&keyring, &[("x-api-key", SECRET)], 1), acme);
+    assert_eq!(owner(&keyring, &[("api-key", SECRET)], 2), acme);
+    assert_ne!(owner(&keyring, &[("x-api-key", "sk-flex")], 1), acme);
+    let open = Keyring::new(&[], Door::default());
+    let address = BodyOwner::Peer(IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(owner(&open, &[("x-api-key", SECRET)], 1), address);
+    assert_eq!(owner(&open, &[("x-api-key", "another")], 1), address);
+    assert_ne!(owner(&open, &[], 2), address);
+}
+
 proptest! {
     /// Whatever is asked and settled when, nobody spends more than two minutes' worth in one.
     #[test]

@@ -21,6 +21,7 @@ use crate::pipeline::keys::Caller;
 use crate::pipeline::passed::Passed;
 use crate::pipeline::queue::{first_look, is_expected};
 use crate::pipeline::request_guard::RequestGuard;
+use crate::pipeline::uploads::read_body;
 
 /// A request as it comes from the listener.
 #[derive(Debug)]
@@ -68,7 +69,8 @@ pub(super) async fn read(
     let entered = enter(gateway, &mut context).await;
     let read = match entered {
         Ok(caller) => {
-            gateway.pipeline.buffers.read(body).await.map_err(Into::into).map(|read| (caller, read))
+            let read = read_body(&gateway.pipeline, &exchange, &caller, body).await;
+            read.map(|read| (caller, read))
         }
         Err(refused) => Err(refused),
     };
