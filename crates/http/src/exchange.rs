@@ -11,6 +11,7 @@ use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId}
 use overdraft_units::Instant;
 
 use crate::body_budget::{BodyLease, BodyOwner};
+use crate::body_error::BodyError;
 use crate::drain::Drain;
 use crate::line::Line;
 
@@ -41,6 +42,15 @@ impl Exchange {
     /// Its body has a part in this owner's share of the memory of all bodies from now on, instead of its address's.
     pub fn belongs_to(&self, owner: BodyOwner) {
         self.body.belongs_to(owner);
+    }
+
+    /// Counts so many bytes as its body's, for as long as the exchange or a copy of it is held. What a short request
+    /// brings into memory takes as much room as what a long one sends.
+    ///
+    /// # Errors
+    /// [`BodyError::NoRoom`] where other bodies have the memory.
+    pub fn hold(&self, bytes: usize) -> Result<(), BodyError> {
+        if self.body.grow(bytes) { Ok(()) } else { Err(BodyError::NoRoom) }
     }
 }
 

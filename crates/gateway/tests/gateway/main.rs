@@ -36,6 +36,7 @@ mod health;
 mod hedging;
 mod http2;
 mod jwt;
+mod kept_responses;
 mod keys;
 mod passing;
 mod refusing;

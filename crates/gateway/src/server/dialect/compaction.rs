@@ -47,7 +47,7 @@ async fn prepare(
     let tenant = asking.caller.realm();
     let compaction = Compaction::parse(body)?;
     let history = match compaction.previous() {
-        Some(id) => responses::history(gateway, tenant, id).await?,
+        Some(id) => responses::history(asking, id).await?,
         None => Vec::new(),
     };
     let identity = Identity {

@@ -71,6 +71,12 @@ impl Kept {
         !standing.is_ok_and(|told| matches!(told.status.as_str(), "in_progress" | "queued"))
     }
 
+    /// Bytes of its parts, which are nearly all that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let input = self.input.iter().map(|item| item.get().len());
+        self.object.get().len() + input.sum::<usize>()
+    }
+
     /// What it said.
     pub(super) fn output(&self) -> Vec<Box<RawValue>> {
         #[derive(Deserialize)]
@@ -111,6 +117,8 @@ pub(super) struct KeptResponses {
     shared: Option<ResponseStore>,
     entry_bytes: usize,
     life: Duration,
+    /// Bytes at most of responses that one request goes on from.
+    pub(super) chain_bytes: usize,
 }
 
 impl KeptResponses {
@@ -130,6 +138,8 @@ impl KeptResponses {
             shared: ResponseStore::open(&store, secret, own.entry_bytes)?,
             entry_bytes: own.entry_bytes,
             life: own.life,
+            // A client may go on from what it could have sent.
+            chain_bytes: settings.listen.body_bytes,
         })
     }
 

@@ -19,7 +19,6 @@ use super::asking::{self, Asking, Incoming};
 use super::background::Identified;
 use super::passing;
 use super::stream::{AfterFailure, Pacing, Translated};
-use crate::pipeline::keys::Realm;
 
 /// Responses that one may follow at most.
 const CHAIN_MAX: usize = 1_000;
@@ -84,7 +83,7 @@ async fn prepare(
     }
     let previous = request.previous.clone();
     let history = match &previous {
-        Some(id) => history(gateway, tenant, id).await?,
+        Some(id) => history(asking, id).await?,
         None => Vec::new(),
     };
     let identity = Identity {
@@ -114,22 +113,20 @@ pub(super) async fn prompt(
     let tenant = asking.caller.realm();
     let request = Request::parse(body)?;
     let history = match &request.previous {
-        Some(id) => history(gateway, tenant, id).await?,
+        Some(id) => history(asking, id).await?,
         None => Vec::new(),
     };
     request.prompt(&history, &gateway.responses.seals.of(tenant))
 }
 
-/// All items of the responses before, the oldest first.
-pub(super) async fn history(
-    gateway: &Gateway,
-    tenant: Realm,
-    last: &str,
-) -> Result<Vec<Box<RawValue>>, ApiError> {
-    let mut links = Vec::new();
+/// All items of the responses before, the oldest first. Their bytes count like those of a body: a request of a hundred
+/// bytes may bring them all into memory.
+pub(super) async fn history(asking: &Asking, last: &str) -> Result<Vec<Box<RawValue>>, ApiError> {
+    let (tenant, owner) = (asking.caller.realm(), &asking.gateway.responses.kept);
+    let (mut links, mut bytes) = (Vec::new(), 0);
     let mut next = Some(last.to_owned());
     while let Some(id) = next.take() {
-        let found = gateway.responses.kept.find(tenant, &id).await;
+        let found = owner.find(tenant, &id).await;
         let kept = found.filter(|_| links.len() < CHAIN_MAX).ok_or_else(|| {
             let message = format!("the previous response `{}` is not kept here", shown(&id));
             ApiError::new(ErrorKind::PreviousResponseNotFound, message)
@@ -143,6 +140,11 @@ pub(super) async fn history(
             );
             return Err(ApiError::invalid("previous_response_id", message));
         }
+        bytes += kept.bytes();
+        if owner.chain_bytes < bytes {
+            return Err(too_long(last, owner.chain_bytes));
+        }
+        asking.incoming.exchange.hold(kept.bytes())?;
         next.clone_from(&kept.previous);
         links.push(kept);
     }
@@ -330,6 +332,17 @@ fn query(incoming: &Incoming, name: &str) -> Option<String> {
 
 fn unknown(id: &str) -> ApiError {
     ApiError::new(ErrorKind::NotFound, format!("the response `{}` is not kept here", shown(id)))
+}
+
+/// What is kept of a conversation is more than a request may have.
+fn too_long(last: &str, limit: usize) -> ApiError {
+    let message = format!(
+        "the previous response `{}` and those before it have more than {limit} bytes, the most that \
+         one request may have; send the items that still matter as `input`, without \
+         `previous_response_id`",
+        shown(last)
+    );
+    ApiError::new(ErrorKind::RequestTooLarge, message).with_param("previous_response_id")
 }
 
 /// As much of an id as a message holds.

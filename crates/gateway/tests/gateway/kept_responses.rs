@@ -1,0 +1,47 @@
+//! Kept responses: how much memory those take that clients go on from.
+
+use overdraft_gateway::GatewaySettings;
+use serde_json::{Value, json};
+
+use crate::dialects::{RESPONSES, answered, read};
+use crate::harness::{Gateway, MODEL};
+use crate::mock::Mock;
+
+/// Characters of each input.
+const INPUT_CHARS: usize = 100_000;
+
+/// A request with a long input.
+fn long(more: &str) -> String {
+    format!(r#"{{"model":"{MODEL}","input":"{}"{more}}}"#, "x".repeat(INPUT_CHARS))
+}
+
+/// What becomes of a request that goes on from two long ones.
+async fn third_of_a_chain(adjust: impl FnOnce(&mut GatewaySettings)) -> (u16, Value) {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], adjust).await;
+    let mut client = gateway.client().await;
+    let mut more = String::new();
+    for _ in 0..2 {
+        let post = long(&more);
+        let (_, answer) = answered(&mut mock, &mut client, (RESPONSES, "", &post)).await;
+        more = format!(r#","previous_response_id":"{}""#, answer["id"].as_str().unwrap());
+    }
+    client.post(RESPONSES, &long(&more)).await;
+    let (head, error) = client.whole().await;
+    assert!(mock.is_idle(), "no worker is asked");
+    (head.status, read(&error)["error"].clone())
+}
+
+#[tokio::test]
+async fn what_a_request_goes_on_from_is_bounded_as_its_body_is() {
+    let (status, error) = third_of_a_chain(|settings| settings.listen.body_bytes = 150_000).await;
+    assert_eq!((status, &error["code"]), (413, &json!("request_too_large")), "{error}");
+    assert_eq!(error["param"], "previous_response_id");
+}
+
+#[tokio::test]
+async fn what_a_request_goes_on_from_shares_the_memory_of_bodies() {
+    // Of 64 KiB and more the rest counts, and one client has at most half: room for 200,000 bytes and not for 300,000.
+    let (status, error) = third_of_a_chain(|settings| settings.listen.bodies_bytes = 400_000).await;
+    assert_eq!((status, &error["code"]), (503, &json!("server_is_overloaded")), "{error}");
+}
