@@ -124,8 +124,8 @@ pub struct Limits {
     pub connections: Option<u32>,
     /// Bytes of one request's body, and of the kept responses that it goes on from.
     pub body_bytes: ByteSize,
-    /// Bytes of all request bodies in memory, and of the kept responses that they go on from. One tenant, or one address
-    /// without keys, may hold as many as are free.
+    /// Bytes of all request bodies in memory, and of the kept responses that requests go on from or ask for. One tenant, or
+    /// one address without keys, may hold as many as are free.
     pub bodies_bytes: ByteSize,
     /// Bytes of one event of a stream; pictures and sounds come as one.
     pub event_bytes: ByteSize,

@@ -26,7 +26,9 @@ use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::{RequestInfo, Work};
 use crate::pipeline::uploads::read_body;
 use crate::pipeline::upstream_body::Content;
-use crate::pipeline::{Pipeline, bounds, deadline, explanation, fallback, prompt_tokens, resume};
+use crate::pipeline::{
+    Pipeline, Visit, bounds, deadline, explanation, fallback, prompt_tokens, resume,
+};
 
 /// The body of a request that is forwarded.
 pub(super) enum Intake {
@@ -247,8 +249,17 @@ fn note_side(context: &mut RequestContext<'_>, info: &RequestInfo, has_books: bo
     }
 }
 
+/// A place in flight, and among the streams, for who follows what another request makes.
+///
+/// # Errors
+/// [`Refused`] where there is no room.
+pub(super) fn enter_beside(gateway: &Gateway) -> Result<Visit, Refused> {
+    let mut visit = gateway.pipeline.enter().ok_or_else(|| full("requests"))?;
+    if visit.stream() { Ok(visit) } else { Err(full("streams")) }
+}
+
 /// Too much is in flight. 429 and not 503: others are being served.
-fn full(what: &'static str) -> Refused {
+pub(super) fn full(what: &'static str) -> Refused {
     let error = ApiError::rate_limited(format!(
         "the gateway has as many {what} in flight as it may; try again in a moment"
     ));

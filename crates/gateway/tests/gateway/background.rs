@@ -83,6 +83,49 @@ async fn nobody_goes_on_from_a_response_that_is_under_way() {
     assert_eq!(said(&asked), ["hi", "ab", "hi"]);
 }
 
+#[tokio::test]
+async fn who_follows_a_response_has_a_place_until_it_leaves() {
+    // One place of each kind is the response's own.
+    for (requests, streams) in [(3, 9), (9, 3)] {
+        let mut mock = Mock::start(&[MODEL]).await;
+        let gateway = Gateway::start_with(&[&mock], |settings| {
+            settings.limits.requests = requests;
+            settings.limits.streams = streams;
+        })
+        .await;
+        let mut client = gateway.client().await;
+        let begun = Begun::at(&mut client, &mut mock).await;
+        let line = format!("{}?stream=true", begun.line("GET"));
+        let follow = async || {
+            let mut follower = gateway.client().await;
+            follower.send(format!("{line} HTTP/1.1\r\nhost: g\r\n\r\n")).await;
+            (follower.head().await.status, follower)
+        };
+        let (first, second) = (follow().await, follow().await);
+        assert_eq!([first.0, second.0], [200, 200]);
+        let (head, error) = ask(&mut client, &line, "").await;
+        assert_eq!((head.status, &error["error"]["code"]), (429, &json!("rate_limit_exceeded")));
+        drop(first);
+        let freed = async {
+            while follow().await.0 != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(freed).await;
+    }
+}
+
+#[tokio::test]
+async fn who_follows_a_response_from_its_start_needs_a_place_of_its_own() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| settings.limits.streams = 0).await;
+    let mut client = gateway.client().await;
+    client.post(RESPONSES, &response(r#","background":true,"stream":true"#)).await;
+    let (head, error) = client.whole().await;
+    assert_eq!(head.status, 429, "{error}");
+    assert!(mock.is_idle());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_made_a_response_knows_its_end_though_the_store_missed_it() {
     let redis = Redis::start(&[]);

@@ -6,20 +6,24 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Response, StatusCode};
+use overdraft_core::admit::Priority;
 use overdraft_http::{Body, Exchange, RequestBody, reply};
+use overdraft_telemetry::Delivery;
 use overdraft_wire::dialect::Dialect;
 use overdraft_wire::{ApiError, Endpoint};
 
 use super::super::Gateway;
-use super::super::forward::{Intake, enter, forward, refuse};
+use super::super::forward::{Intake, enter, forward, full, refuse};
+use super::paced::Paced;
 use super::stream::Question;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::keys::Caller;
 use crate::pipeline::passed::Passed;
 use crate::pipeline::queue::{first_look, is_expected};
+use crate::pipeline::refusal::Refused;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::uploads::read_body;
 
@@ -41,6 +45,45 @@ impl Incoming {
     /// It is refused.
     pub(super) fn refuse(self, error: &ApiError) -> Response<Body> {
         self.answer_with(reply::error(error))
+    }
+
+    /// It is answered with a kept object, which takes the memory of bodies until its client has read it.
+    pub(super) fn answer_kept(mut self, object: impl Into<Bytes>) -> Response<Body> {
+        let object = object.into();
+        if let Err(no_room) = self.exchange.hold(object.len()) {
+            return self.refuse(&ApiError::from(no_room));
+        }
+        let mut response = reply::json(StatusCode::OK, Bytes::new());
+        self.guard.answered(response.status());
+        *response.body_mut() = Body::wrap(Paced::new(object, self));
+        response
+    }
+
+    /// Takes a place for a request that no worker sees: its answer may be large, and its client slow to read it.
+    pub(super) async fn enter(
+        mut self,
+        gateway: &Gateway,
+        delivery: Delivery,
+    ) -> Result<(Self, Caller), Response<Body>> {
+        let caller = match self.identify(gateway).await {
+            Ok(caller) => caller,
+            Err(error) => return Err(self.refuse(&error)),
+        };
+        if !self.guard.enter() {
+            return Err(self.turn_away(gateway, full("requests")));
+        }
+        if delivery == Delivery::Streamed && !self.guard.stream() {
+            return Err(self.turn_away(gateway, full("streams")));
+        }
+        Ok((self, caller))
+    }
+
+    /// It is refused for want of room.
+    pub(super) fn turn_away(self, gateway: &Gateway, refused: Refused) -> Response<Body> {
+        if let Some(reason) = refused.reason {
+            gateway.pipeline.admission.rejected(reason, Priority::default().name());
+        }
+        self.answer_with(refused.into_response())
     }
 
     /// Who asks, of a request that no worker sees.

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::paced::PIECE_BYTES_MAX;
 use super::stream::PING;
 use crate::pipeline::keys::Realm;
 
@@ -108,13 +109,13 @@ impl Live {
     }
 
     /// Its events from number `from` on, as they come; none where they are not there any more.
-    pub(super) fn follow(self: &Arc<Self>, from: usize) -> Option<Body> {
+    pub(super) fn follow(self: &Arc<Self>, from: usize) -> Option<Following> {
         if from < self.log().first {
             return None;
         }
         let grown = self.grown.subscribe();
-        let state = Following { live: Arc::clone(self), grown, next: from };
-        Some(Body::unfold(state, Following::step))
+        let next = Spot { event: from, byte: 0 };
+        Some(Following { live: Arc::clone(self), grown, next })
     }
 
     /// Adds events to the log; comments are for the one who listens now.
@@ -161,35 +162,62 @@ impl Log {
         }
     }
 
-    /// The events from number `from` on, which it must still hold.
-    fn since(&self, from: usize) -> Bytes {
-        let new = self.events.iter().skip(from.saturating_sub(self.first));
-        let new: Vec<&[u8]> = new.map(|event| &event[..]).collect();
-        new.concat().into()
+    /// One piece from `spot` on, which it must still hold, and the spot behind it.
+    fn since(&self, mut spot: Spot) -> (Bytes, Spot) {
+        let mut piece = Vec::new();
+        for event in self.events.iter().skip(spot.event.saturating_sub(self.first)) {
+            let left = event.get(spot.byte..).unwrap_or_default();
+            let (now, later) = left.split_at(left.len().min(PIECE_BYTES_MAX - piece.len()));
+            piece.extend_from_slice(now);
+            if !later.is_empty() {
+                spot.byte += now.len();
+                break;
+            }
+            spot = Spot { event: spot.event + 1, byte: 0 };
+        }
+        (piece.into(), spot)
     }
 }
 
+/// How far a client has come in a log.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    /// The number of the event that is next.
+    event: usize,
+    /// How much of it has been handed over.
+    byte: usize,
+}
+
 /// One client that follows a response.
-struct Following {
+pub(super) struct Following {
     live: Arc<Live>,
     grown: watch::Receiver<usize>,
-    next: usize,
+    next: Spot,
 }
 
 impl Following {
+    /// What it hears as a body, with which `place` goes.
+    pub(super) fn into_body<P: Send + 'static>(self, place: P) -> Body {
+        Body::unfold((self, place), |(following, place)| async move {
+            let next = following.step().await;
+            next.map(|next| next.map(|(piece, following)| (piece, (following, place))))
+        })
+    }
+
+    /// Pieces are small: a client that does not read must not get a log of its own.
     async fn step(mut self) -> Result<Option<(Bytes, Self)>, BoxError> {
         loop {
             self.grown.borrow_and_update();
             {
                 let log = self.live.log();
-                if self.next < log.first {
+                if self.next.event < log.first {
                     return Err(BrokenOff.into());
                 }
-                if self.next < log.end() {
-                    let (frame, next) = (log.since(self.next), log.end());
+                if self.next.event < log.end() {
+                    let (piece, next) = log.since(self.next);
                     drop(log);
                     self.next = next;
-                    return Ok(Some((frame, self)));
+                    return Ok(Some((piece, self)));
                 }
                 if log.ended.is_some() {
                     return Ok(None);
@@ -228,18 +256,33 @@ mod tests {
         Instant::ORIGIN + Micros::new(seconds * 1_000_000)
     }
 
-    async fn next(body: &mut Body) -> Vec<u8> {
+    fn follow(live: &Arc<Live>, from: usize) -> Option<Body> {
+        Some(live.follow(from)?.into_body(()))
+    }
+
+    async fn next(body: &mut Body) -> Bytes {
         let frame = body.frame().await.expect("it goes on").expect("it is whole");
-        frame.into_data().expect("it is data").to_vec()
+        let piece = frame.into_data().expect("it is data");
+        assert!(piece.len() <= PIECE_BYTES_MAX, "{} bytes", piece.len());
+        piece
+    }
+
+    /// So many bytes, in as many pieces as it takes.
+    async fn bytes(body: &mut Body, count: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            all.extend_from_slice(&next(body).await);
+        }
+        all
     }
 
     #[tokio::test]
     async fn who_follows_a_long_response_live_misses_nothing() {
         let live = live();
-        let mut follower = live.follow(0).unwrap();
+        let mut follower = follow(&live, 0).unwrap();
         for number in 0..EVENTS {
             live.add(&event(number));
-            assert!(next(&mut follower).await == event(number), "event {number}");
+            assert!(bytes(&mut follower, EVENT_BYTES).await == event(number), "event {number}");
         }
         live.close(at(1));
         assert!(follower.frame().await.is_none());
@@ -248,30 +291,46 @@ mod tests {
     #[tokio::test]
     async fn of_a_long_response_the_last_events_can_be_followed() {
         let live = live();
-        let mut late = live.follow(0).unwrap();
+        let mut late = follow(&live, 0).unwrap();
         for number in 0..EVENTS {
             live.add(&event(number));
         }
         assert!(late.frame().await.unwrap().is_err(), "what it wants is gone");
         live.close(at(1));
-        assert!(live.follow(0).is_none());
-        assert!(live.follow(EVENTS - 11).is_none());
-        let mut follower = live.follow(EVENTS - 1).unwrap();
-        assert!(next(&mut follower).await == event(EVENTS - 1));
+        assert!(follow(&live, 0).is_none());
+        assert!(follow(&live, EVENTS - 11).is_none());
+        let mut follower = follow(&live, EVENTS - 1).unwrap();
+        assert!(bytes(&mut follower, EVENT_BYTES).await == event(EVENTS - 1));
         assert!(follower.frame().await.is_none());
-        assert!(live.follow(EVENTS - 10).is_some());
+        assert!(follow(&live, EVENTS - 10).is_some());
     }
 
     #[tokio::test]
     async fn an_event_larger_than_a_log_is_heard() {
         let live = live();
         live.add(&event(0));
-        let mut follower = live.follow(1).unwrap();
+        let mut follower = follow(&live, 1).unwrap();
         let mut large = b"data: ".to_vec();
         large.resize(LOG_BYTES_MAX, b'x');
         large.extend_from_slice(b"\n\n");
         live.add(&large);
-        assert!(next(&mut follower).await == large);
+        assert!(bytes(&mut follower, large.len()).await == large);
+    }
+
+    #[tokio::test]
+    async fn who_follows_late_gets_small_pieces_and_gives_its_place_back() {
+        const SHORT: &[u8] = b"event: short\ndata: x\n\n";
+        let live = live();
+        let place = Arc::new(());
+        let mut follower = live.follow(0).unwrap().into_body(Arc::clone(&place));
+        let all = [SHORT, &event(1), SHORT, SHORT, &event(4)].concat();
+        live.add(&all);
+        live.close(at(1));
+        assert_eq!(next(&mut follower).await.len(), PIECE_BYTES_MAX, "events share a piece");
+        assert!(bytes(&mut follower, all.len() - PIECE_BYTES_MAX).await == all[PIECE_BYTES_MAX..]);
+        assert_eq!(Arc::strong_count(&place), 2);
+        assert!(follower.frame().await.is_none());
+        assert_eq!(Arc::strong_count(&place), 1);
     }
 
     #[test]

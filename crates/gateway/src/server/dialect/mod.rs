@@ -15,6 +15,7 @@
 //! | Responses that nobody waits for              | `background.rs`   |
 //! | Their events, for who follows                | `live.rs`         |
 //! | Kept responses                               | `kept.rs`         |
+//! | Handing them over, as fast as clients read   | `paced.rs`        |
 //! | Sealed reasoning                             | `seal.rs`         |
 //! | Model list in the dialect of Messages        | `models.rs`       |
 //! | Answers on their way out: whole, and streams | `answer.rs`, `stream.rs` |
@@ -28,6 +29,7 @@ mod kept;
 mod live;
 mod messages;
 pub(super) mod models;
+mod paced;
 mod passing;
 mod responses;
 mod route;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use overdraft_http::{Body, RequestBody, reply};
-use overdraft_telemetry::unix_seconds;
+use overdraft_telemetry::{Delivery, unix_seconds};
 use overdraft_wire::dialect::responses::{self, Course, Identity, Keeping, Request, Writer};
 use overdraft_wire::dialect::{Dialect, Prompt, StreamTranslator};
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
@@ -14,9 +14,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::super::Gateway;
+use super::super::forward::enter_beside;
 use super::answer::{fresh_id, tell_left_out, translated};
 use super::asking::{self, Asking, Incoming};
 use super::background::Identified;
+use super::live::Live;
 use super::passing;
 use super::stream::{AfterFailure, Pacing, Translated};
 
@@ -155,6 +157,15 @@ pub(super) async fn history(asking: &Asking, last: &str) -> Result<Vec<Box<RawVa
 async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> Response<Body> {
     let Prepared { of, writer, body, streams, keeping, course, .. } = prepared;
     let owner = Arc::clone(&gateway.responses);
+    let place = if course == Course::Background && streams {
+        // Who follows from the start may outlast the request that makes the response, so has a place beside it.
+        match enter_beside(gateway) {
+            Ok(place) => Some(place),
+            Err(refused) => return asking.incoming.turn_away(gateway, refused),
+        }
+    } else {
+        None
+    };
     let question = asking.ask(body, Endpoint::ChatCompletions);
     if course == Course::Foreground && !streams {
         let mut made = None;
@@ -177,7 +188,7 @@ async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> R
             let message = "too many responses are under way in the background; try again later";
             return reply::error(&ApiError::rate_limited(message));
         };
-        return match live.follow(0).filter(|_| streams) {
+        return match place.and_then(|place| Some(live.follow(0)?.into_body(place))) {
             Some(events) => reply::event_stream(events),
             None => reply::json(StatusCode::OK, live.object()),
         };
@@ -195,36 +206,37 @@ async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> R
 
 /// A kept response, or the events of one in the background.
 pub(super) async fn retrieve(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
-    let caller = match incoming.identify(gateway).await {
-        Ok(caller) => caller,
-        Err(error) => return incoming.refuse(&error),
-    };
-    let live = gateway.responses.find_undeleted(caller.realm(), id).await;
     let wants_events = query(&incoming, "stream").as_deref() == Some("true");
-    let response = match live {
-        Some(live) if wants_events => {
-            let after = query(&incoming, "starting_after");
-            let from = match after.as_deref().map(str::parse::<usize>) {
-                None => 0,
-                Some(Ok(after)) => after.saturating_add(1),
-                Some(Err(_)) => {
-                    let message = "`starting_after` is not a sequence number";
-                    return incoming.refuse(&ApiError::invalid("starting_after", message));
-                }
-            };
-            match live.follow(from) {
-                Some(events) => reply::event_stream(events),
-                None => return incoming.refuse(&no_events()),
-            }
-        }
-        Some(live) => reply::json(StatusCode::OK, live.object()),
-        None => match gateway.responses.kept.find(caller.realm(), id).await {
-            None => return incoming.refuse(&unknown(id)),
-            Some(_) if wants_events => return incoming.refuse(&no_events()),
-            Some(kept) => reply::json(StatusCode::OK, kept.object.get().to_owned()),
-        },
+    let delivery = if wants_events { Delivery::Streamed } else { Delivery::Whole };
+    let (incoming, caller) = match incoming.enter(gateway, delivery).await {
+        Ok(entered) => entered,
+        Err(refused) => return refused,
     };
-    incoming.answer_with(response)
+    match gateway.responses.find_undeleted(caller.realm(), id).await {
+        Some(live) if wants_events => follow(incoming, &live),
+        Some(live) => incoming.answer_kept(live.object()),
+        None => match gateway.responses.kept.find(caller.realm(), id).await {
+            None => incoming.refuse(&unknown(id)),
+            Some(_) if wants_events => incoming.refuse(&no_events()),
+            Some(kept) => incoming.answer_kept(kept.object.get().to_owned()),
+        },
+    }
+}
+
+/// The events of a response, from where its client goes on.
+fn follow(mut incoming: Incoming, live: &Arc<Live>) -> Response<Body> {
+    let after = query(&incoming, "starting_after");
+    let from = match after.as_deref().map(str::parse::<usize>) {
+        None => 0,
+        Some(Ok(after)) => after.saturating_add(1),
+        Some(Err(_)) => {
+            let message = "`starting_after` is not a sequence number";
+            return incoming.refuse(&ApiError::invalid("starting_after", message));
+        }
+    };
+    let Some(following) = live.follow(from) else { return incoming.refuse(&no_events()) };
+    incoming.guard.answered(StatusCode::OK);
+    reply::event_stream(following.into_body(incoming))
 }
 
 /// Deletes a response.
@@ -250,7 +262,7 @@ pub(super) async fn cancel(gateway: &Gateway, incoming: Incoming, id: &str) -> R
     let tenant = caller.realm();
     if let Some(live) = gateway.responses.find_undeleted(tenant, id).await {
         let object = live.cancel().await;
-        return incoming.answer_with(reply::json(StatusCode::OK, object));
+        return incoming.answer_kept(object);
     }
     let kept = &gateway.responses.kept;
     let ended = match kept.find(tenant, id).await {
@@ -270,14 +282,14 @@ pub(super) async fn cancel(gateway: &Gateway, incoming: Incoming, id: &str) -> R
         );
         return incoming.refuse(&ApiError::timeout(message));
     };
-    incoming.answer_with(reply::json(StatusCode::OK, ended.object.get().to_owned()))
+    incoming.answer_kept(ended.object.get().to_owned())
 }
 
 /// The input of a response as a list, the newest item first.
 pub(super) async fn input_items(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
-    let caller = match incoming.identify(gateway).await {
-        Ok(caller) => caller,
-        Err(error) => return incoming.refuse(&error),
+    let (incoming, caller) = match incoming.enter(gateway, Delivery::Whole).await {
+        Ok(entered) => entered,
+        Err(refused) => return refused,
     };
     let Some(kept) = gateway.responses.kept.find(caller.realm(), id).await else {
         return incoming.refuse(&unknown(id));
@@ -304,7 +316,7 @@ pub(super) async fn input_items(gateway: &Gateway, incoming: Incoming, id: &str)
         has_more,
     };
     let list = serde_json::to_vec(&list).expect("it has string keys");
-    incoming.answer_with(reply::json(StatusCode::OK, list))
+    incoming.answer_kept(list)
 }
 
 /// A page of items, as they were sent.
