@@ -3,7 +3,8 @@
 //! A response in the background is made by a task of this owner. Its events are logged, so that a client can
 //! follow them; the log outlives the response for a while, where there is room.
 //!
-//! **Invariant:** at most [`LIVE_MAX`] responses are logged.
+//! **Invariant:** at most [`LIVE_MAX`] responses are logged, and a tenant that begins one leaves room for as many of
+//! others as it has under way itself.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -121,7 +122,7 @@ impl Responses {
         self.kept.keep(of.tenant, &of.id, kept)
     }
 
-    /// Makes a response that nobody waits for; none where there are too many.
+    /// Makes a response that nobody waits for; none where there are too many, of its tenant or of all.
     pub(super) fn start(
         self: &Arc<Self>,
         of: Identified,
@@ -131,9 +132,8 @@ impl Responses {
         let live = Arc::new(Live::new(of.tenant, of.id.clone(), object));
         {
             let mut all = self.live();
-            while LIVE_MAX <= all.len() {
-                let ended = all.iter().position(|live| live.is_over())?;
-                all.remove(ended);
+            if !make_room(&mut all, of.tenant) {
+                return None;
             }
             all.push_back(Arc::clone(&live));
         }
@@ -239,9 +239,55 @@ impl Responses {
     }
 }
 
+/// Makes room for the log of one more response of a tenant; false where there is none.
+///
+/// A tenant may have as many under way as are still free (dynamic thresholds, as for the memory of bodies). A fixed
+/// part would have to be set for a number of tenants that nobody knows, and without any one tenant keeps out all others.
+fn make_room(all: &mut VecDeque<Arc<Live>>, tenant: Realm) -> bool {
+    let (mut total, mut own) = (1, 1);
+    for live in all.iter().filter(|live| !live.is_over()) {
+        total += 1;
+        own += usize::from(live.is_of_tenant(tenant));
+    }
+    if LIVE_MAX.saturating_sub(total) < own {
+        return false;
+    }
+    while LIVE_MAX <= all.len() {
+        let Some(ended) = all.iter().position(|live| live.is_over()) else { return false };
+        all.remove(ended);
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
+    use overdraft_units::Instant;
+
     use super::*;
+
+    /// Begins responses of a tenant until there is no room for another; how many.
+    fn begin(all: &mut VecDeque<Arc<Live>>, tenant: Realm) -> usize {
+        let mut begun = 0_usize;
+        while make_room(all, tenant) {
+            all.push_back(Arc::new(Live::new(tenant, begun.to_string(), Bytes::new())));
+            begun += 1;
+        }
+        begun
+    }
+
+    #[test]
+    fn a_tenant_leaves_room_for_the_responses_of_others() {
+        let (one, other) = ([1; 32], [2; 32]);
+        let mut all = VecDeque::new();
+        assert_eq!(begin(&mut all, one), LIVE_MAX / 2);
+        assert_eq!(begin(&mut all, other), LIVE_MAX / 4);
+        assert_eq!(begin(&mut all, one), 0);
+        for live in &all {
+            live.close(Instant::ORIGIN);
+        }
+        assert_eq!(begin(&mut all, other), LIVE_MAX / 2, "what has ended counts for nobody");
+        assert_eq!(all.len(), LIVE_MAX, "and makes room");
+    }
 
     #[test]
     fn a_sweep_frees_the_logs_of_what_has_ended() {

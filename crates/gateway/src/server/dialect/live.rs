@@ -58,9 +58,14 @@ impl Live {
         }
     }
 
+    /// Whether it is the tenant's.
+    pub(super) fn is_of_tenant(&self, tenant: Realm) -> bool {
+        self.tenant == tenant
+    }
+
     /// Whether it has that id and is the tenant's.
     pub(super) fn is_of(&self, tenant: Realm, id: &str) -> bool {
-        self.tenant == tenant && self.id == id
+        self.is_of_tenant(tenant) && self.id == id
     }
 
     /// The object as it stands.
