@@ -3,7 +3,7 @@
 //! The effective view is the whole tree with every default filled in and every secret redacted; the
 //! schema describes the tree, for editors and for the reference.
 
-use crate::tree::Config;
+use crate::tree::{Config, Store};
 
 impl Config {
     /// The JSON Schema (2020-12) of a configuration file.
@@ -46,47 +46,38 @@ impl Config {
         keys.into_iter().cloned().collect()
     }
 
-    /// Those of the changes in `next` that a running process cannot follow.
+    /// Those of the changes in `next` that a running process cannot follow, or not wholly. Kept responses and seals go
+    /// by the first `store`, key of the cache and secret of salts until it ends.
     pub fn restart_needed(&self, next: &Self) -> Vec<&'static str> {
-        let mut named = Vec::new();
-        if self.listen != next.listen {
-            named.push("listen");
-        }
-        // What is in its files is read again without one.
-        if self.tls != next.tls {
-            named.push("tls");
-        }
-        if self.http2 != next.http2 {
-            named.push("http2");
-        }
-        if self.admin.listen != next.admin.listen {
-            named.push("admin.listen");
-        }
-        if self.limits.connections != next.limits.connections {
-            named.push("limits.connections");
-        }
-        if self.shutdown != next.shutdown {
-            named.push("shutdown");
-        }
-        let patience = |config: &Self| (config.timeouts.connect, config.timeouts.idle);
-        if patience(self) != patience(next) {
-            named.push("timeouts");
-        }
-        if self.tracing != next.tracing {
-            named.push("tracing");
-        }
-        if self.responses != next.responses {
-            named.push("responses");
-        }
-        if self.termination != next.termination {
-            named.push("termination");
-        }
-        if self.routing.prefix != next.routing.prefix {
-            named.push("routing.prefix");
-        }
-        if self.scaling.listen != next.scaling.listen {
-            named.push("scaling.listen");
-        }
-        named
+        let (limits, next_limits) = (&self.limits, &next.limits);
+        let (timeouts, next_timeouts) = (&self.timeouts, &next.timeouts);
+        // How often gateways share is followed; where they do, responses have been told once.
+        let Store { board_interval, share_interval, .. } = self.store;
+        let store = Store { board_interval, share_interval, ..next.store.clone() };
+        let changed = [
+            ("listen", self.listen != next.listen),
+            // What is in its files is read again without one.
+            ("tls", self.tls != next.tls),
+            ("http2", self.http2 != next.http2),
+            ("admin.listen", self.admin.listen != next.admin.listen),
+            ("limits.connections", limits.connections_max() != next_limits.connections_max()),
+            ("limits.body_bytes", limits.body_bytes != next_limits.body_bytes),
+            ("limits.bodies_bytes", limits.bodies_bytes != next_limits.bodies_bytes),
+            ("shutdown", self.shutdown != next.shutdown),
+            ("timeouts.connect", timeouts.connect != next_timeouts.connect),
+            ("timeouts.idle", timeouts.idle != next_timeouts.idle),
+            ("timeouts.body", timeouts.body != next_timeouts.body),
+            ("timeouts.client_idle", timeouts.client_idle != next_timeouts.client_idle),
+            ("timeouts.client_stall", timeouts.client_stall != next_timeouts.client_stall),
+            ("tracing", self.tracing != next.tracing),
+            ("responses", self.responses != next.responses),
+            ("store", self.store != store),
+            ("cache.encryption_key", self.cache.encryption_key != next.cache.encryption_key),
+            ("isolation.salt_secret", self.isolation.salt_secret != next.isolation.salt_secret),
+            ("termination", self.termination != next.termination),
+            ("routing.prefix", self.routing.prefix != next.routing.prefix),
+            ("scaling.listen", self.scaling.listen != next.scaling.listen),
+        ];
+        changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
     }
 }

@@ -212,6 +212,44 @@ http2: {enabled: false}
 }
 
 #[test]
+fn every_key_that_is_read_once_is_named_when_it_changes() {
+    let with = |text: &str| load("t.yaml", &format!("version: 1\n{text}\n"), &[]).config;
+    let old = with("");
+    for (text, key) in [
+        ("limits: {connections: 9000}", "limits.connections"),
+        ("limits: {requests: 20000}", "limits.connections"),
+        ("limits: {body_bytes: 1MiB}", "limits.body_bytes"),
+        ("limits: {bodies_bytes: 1GiB}", "limits.bodies_bytes"),
+        ("shutdown: {lame_duck: 9s}", "shutdown"),
+        ("shutdown: {drain: 9s}", "shutdown"),
+        ("timeouts: {connect: 9s}", "timeouts.connect"),
+        ("timeouts: {idle: 99s}", "timeouts.idle"),
+        ("timeouts: {body: 9s}", "timeouts.body"),
+        ("timeouts: {client_idle: 9s}", "timeouts.client_idle"),
+        ("timeouts: {client_stall: 9s}", "timeouts.client_stall"),
+        ("http2: {enabled: false}", "http2"),
+        ("http2: {max_concurrent_streams: 9}", "http2"),
+        ("store: {url: 'redis://redis:6379'}", "store"),
+        ("store: {namespace: other}", "store"),
+        ("cache: {encryption_key: a-key-that-is-long-enough-for-it}", "cache.encryption_key"),
+        ("isolation: {salt_secret: a-word-that-is-long-enough-for-it}", "isolation.salt_secret"),
+    ] {
+        assert_eq!(old.restart_needed(&with(text)), [key], "{text}");
+    }
+    for text in [
+        "limits: {connections: 8192}",
+        "limits: {requests: 5000, connections: 8192}",
+        "limits: {streams: 9}",
+        "timeouts: {total: 9m}",
+        "store: {board_interval: 9ms, share_interval: 90ms}",
+        "cache: {mode: on}",
+        "isolation: {strip: []}",
+    ] {
+        assert_eq!(old.restart_needed(&with(text)), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn the_write_ups_variables_stand_in_where_the_file_says_nothing() {
     let variables = |pairs: &[(&str, &str)]| -> Variables { pairs.iter().copied().collect() };
     let redis = [("REDIS_ADDR", "redis:6379"), ("REDIS_PASS", "a/b@c")];

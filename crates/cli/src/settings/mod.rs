@@ -171,8 +171,7 @@ fn limits(configured: config::Limits, limits: &mut Limits) {
 fn listen(config: &Config, listen: &mut overdraft_http::Limits) {
     let bytes = |size: config::ByteSize| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
     let limits = &config.limits;
-    let connections = limits.connections.unwrap_or(limits.requests.saturating_mul(2));
-    listen.connections = usize::try_from(connections).unwrap_or(usize::MAX);
+    listen.connections = usize::try_from(limits.connections_max()).unwrap_or(usize::MAX);
     listen.body_bytes = bytes(limits.body_bytes);
     listen.bodies_bytes = bytes(limits.bodies_bytes);
     listen.body = config.timeouts.body.duration();

@@ -140,6 +140,16 @@ pub struct Limits {
     pub max_tokens_default: Option<u32>,
 }
 
+impl Limits {
+    /// Connections of clients at most, as they are set or as follows from `requests`.
+    pub const fn connections_max(&self) -> u32 {
+        match self.connections {
+            Some(connections) => connections,
+            None => self.requests.saturating_mul(2),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
