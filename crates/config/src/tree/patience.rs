@@ -68,7 +68,8 @@ impl Default for Probe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// To make a connection.
+    /// To make a connection; an address of the name that keeps silent has the next one tried beside it after 250 ms or
+    /// sooner.
     pub connect: TimeSpan,
     /// From sending a request to the first token of a stream; `auto` is at least `1m`, and more for a long prompt or
     /// a queue of them. A whole answer has until `total`, unless its worker's engine stands still for as long.
