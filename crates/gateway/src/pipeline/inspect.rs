@@ -115,9 +115,10 @@ impl Subject {
             return Err(unknown_model(pipeline, caller, named));
         }
         let dice = xxh3_64(context.exchange.id.as_str().as_bytes());
+        let behind = routes.model_behind(named).unwrap_or(named);
         let session = |model: &str| routes.session(model, head, peek);
         let side = context.endpoint.generation().is_some();
-        let side = side.then(|| pipeline.canaries.side(named, || session(model), dice)).flatten();
+        let side = side.then(|| pipeline.canaries.side(named, || session(behind), dice)).flatten();
         let asked = side.as_ref().map_or(named, Side::asks_for);
         let model = routes.model_behind(asked).unwrap_or(asked).to_owned();
         let (session, is_renamed) = (session(&model), model != named);
