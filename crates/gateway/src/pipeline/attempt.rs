@@ -223,12 +223,14 @@ pub(crate) async fn converse(
     let mut heard = once_begun(asked, || lease.remember(info.request().prompt)).await?;
     // A field that the client did not write is no fault of its own: the request is asked once without it.
     let mut refused: Option<Spare> = None;
+    let mut objections: Vec<Extra> = Vec::new();
     let mut answered = loop {
         match heard {
             // One member less each time.
             Heard::Objection(extra) => {
-                member.resume_ability().refuses(extra);
-                route.added = route.added.with_extras(question.content.extras(&member));
+                objections.push(extra);
+                let extras = question.content.extras(&member, &objections);
+                route.added = route.added.with_extras(extras);
             }
             Heard::Answer(answered) => {
                 let Answer::Whole { refuses: Some(field), .. } = answered else { break answered };
@@ -243,6 +245,10 @@ pub(crate) async fn converse(
         // In a box: it is seldom asked again.
         heard = Box::pin(in_time(until, &terms, asked)).await?;
     };
+    // An answer that repeats a malformed request names every member of it, and refuses none of them.
+    for extra in objections.into_iter().filter(|_| answered.is_taken()) {
+        member.resume_ability().refuses(extra);
+    }
     if let Some(field) = refused.filter(|_| answered.is_taken()) {
         tell_refused(&member, field, "it is not told the field any more");
         if route.added.lacks_effort() {

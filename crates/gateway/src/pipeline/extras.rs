@@ -1,7 +1,8 @@
 //! Extra members: what the gateway asks of a worker for itself, to be able to resume a stream.
 //!
 //! Token ids, and counts with every chunk where there are none. A worker that refuses a request for such
-//! a member is asked again without it; that is no attempt, for the client has not asked for it.
+//! a member is asked again without it; that is no attempt, for the client has not asked for it. Where the
+//! worker takes the request then, it is not told the member any more.
 
 use http::StatusCode;
 use overdraft_core::resume::{Ability, Extra, PromptForm};
@@ -48,7 +49,8 @@ impl Tracked {
 }
 
 impl Extras {
-    /// The member that an answer refuses, where it names one that was added.
+    /// The member that an answer may refuse, where it names one that was added. It may only repeat the request, as
+    /// vLLM does with one that lacks a member.
     pub(crate) fn refused_by(self, status: StatusCode, answer: &[u8]) -> Option<Extra> {
         if !matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
             return None;

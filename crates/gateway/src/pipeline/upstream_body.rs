@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use overdraft_core::admit::Priority;
+use overdraft_core::resume::Extra;
 use overdraft_wire::json::{Object, Patch, Prelude};
 
 use crate::dispatch::{Member, OwnField};
@@ -83,11 +84,14 @@ impl Content {
         [&b"memory"[..], br"\u00"].iter().any(|part| memchr::memmem::find(&lower, part).is_some())
     }
 
-    /// What the gateway asks of one worker for itself.
-    pub(crate) fn extras(&self, worker: &Member) -> Extras {
+    /// What the gateway asks of one worker for itself, but for what that refuses of this request.
+    pub(crate) fn extras(&self, worker: &Member, refused: &[Extra]) -> Extras {
         let is_told = worker.settings.traits.stream_options == StreamOptions::Asked
             && !worker.refusals().include(OwnField::StreamOptions);
-        let ability = *worker.resume_ability();
+        let mut ability = *worker.resume_ability();
+        for extra in refused {
+            ability.refuses(*extra);
+        }
         let extras = self.tracked.map(|tracked| tracked.extras(ability)).unwrap_or_default();
         Extras { counts: extras.counts && is_told, ..extras }
     }
@@ -110,7 +114,7 @@ impl Content {
         Added {
             rank: ranks.then(|| rank(info.priority)),
             counts: self.front.counts() && options && !is_refused(OwnField::StreamOptions),
-            extras: self.extras(worker),
+            extras: self.extras(worker, &[]),
             effort: if info.is_translated { Effort::Hint } else { Effort::Asked },
             ..salted
         }

@@ -308,6 +308,35 @@ async fn a_member_that_only_the_gateway_wants_is_left_out_where_it_is_refused() 
 }
 
 #[tokio::test]
+async fn a_malformed_request_that_is_repeated_in_its_refusal_teaches_nothing() {
+    let ([mut first, second], gateway) = vllms(LONG).await;
+    drop(second);
+    let mut client = gateway.client().await;
+    let malformed = format!(r#"{{"model":"{MODEL}","stream":true,"max_tokens":3}}"#);
+    client.post(CHAT, &malformed).await;
+    // As vLLM says which request lacks its messages, with all that the gateway added.
+    let echo = |call: &Call| {
+        let place = json!(["body", "messages"]);
+        let detail = json!([{"type": "missing", "loc": place, "input": body(call)}]);
+        json!({"error": {"message": detail.to_string()}}).to_string()
+    };
+    let told = loop {
+        tokio::select! {
+            call = first.call() => {
+                let error = echo(&call);
+                call.answer(400, &error).await;
+            }
+            (head, _) = client.whole() => break head.status,
+        }
+    };
+    assert_eq!(told, 400);
+    let _next = gateway.stream().await;
+    let asked = body(&first.call().await);
+    assert_eq!(asked["return_token_ids"], true);
+    assert_eq!(asked["stream_options"]["continuous_usage_stats"], true);
+}
+
+#[tokio::test]
 async fn text_goes_on_where_ids_are_not_told() {
     let ([mut first, mut second], gateway) = vllms(LONG).await;
     let mut client = gateway.stream().await;
