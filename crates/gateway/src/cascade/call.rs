@@ -234,6 +234,8 @@ pub(super) struct AnswerStream {
     watch: Watch,
     splitter: Splitter,
     events: VecDeque<Event>,
+    /// Why nothing follows those.
+    fault: Option<Fault>,
     listened: u32,
     stall: Limit,
     /// Between two events at most.
@@ -261,6 +263,7 @@ impl AnswerStream {
             watch,
             splitter: Splitter::new(settings.limits.event_bytes),
             events: VecDeque::new(),
+            fault: None,
             listened: 0,
             stall,
             idle: Duration::from(stall.after),
@@ -312,6 +315,9 @@ impl AnswerStream {
                     return Ok(Some(data.into_owned()));
                 }
             }
+            if let Some(fault) = self.fault.take() {
+                return Err(self.fail(fault));
+            }
             if self.watch.is_done() {
                 self.end(Ending::Answered);
                 return Ok(None);
@@ -321,6 +327,10 @@ impl AnswerStream {
             let read = tokio::select! {
                 biased;
                 read = poll_fn(|cx| self.answer.poll_data(cx)) => read,
+                event = poll_fn(|cx| self.watch.poll_rest(cx)) => {
+                    self.fault = self.cut(&event);
+                    continue;
+                }
                 () = sleep_until(until) => {
                     let fault = self.overdue();
                     return Err(self.fail(fault));
@@ -331,15 +341,17 @@ impl AnswerStream {
                 Some(Ok(chunk)) => {
                     let seen = self.watch.take(chunk);
                     let cut = self.cut(&seen.relay);
-                    if let Some(fault) = seen.fault.or(cut) {
-                        return Err(self.fail(fault));
-                    }
+                    self.fault = seen.fault.or(cut);
+                }
+                // All has been said and only the formality is missing, however its connection ended.
+                Some(Err(_)) | None if self.watch.is_whole() => {
+                    let Some(event) = self.watch.rest() else {
+                        self.end(Ending::Answered);
+                        return Ok(None);
+                    };
+                    self.fault = self.cut(&event);
                 }
                 Some(Err(error)) => return Err(self.fail(Fault::Broken(error.to_string()))),
-                None if self.watch.is_whole() => {
-                    self.end(Ending::Answered);
-                    return Ok(None);
-                }
                 None => {
                     let why = "it ended without a finish reason".to_owned();
                     return Err(self.fail(Fault::Broken(why)));

@@ -163,13 +163,18 @@ impl Driver {
             let stream = self.ask_rest(&tokens, left, &mut tried).await?;
             let worker = stream.worker();
             let (transcript, ended) = self.relay(stream, further, sink).await;
-            match ended {
-                Ok(used) => {
+            match (ended, transcript.reason()) {
+                (Ok(used), reason) => {
                     let own = used.unwrap_or(transcript.count());
-                    let reason = transcript.reason().unwrap_or(FinishReason::Stop);
+                    let reason = reason.unwrap_or(FinishReason::Stop);
                     return Ok(Told { reason, counts: self.counts(further + own) });
                 }
-                Err(fault) => {
+                // It had said it all.
+                (Err(_), Some(reason)) => {
+                    let counts = self.counts(further + transcript.count());
+                    return Ok(Told { reason, counts });
+                }
+                (Err(fault), None) => {
                     let ids = transcript.ids().filter(|_| fault != Fault::Drained);
                     let Some(ids) = ids else { return Err(fault.error()) };
                     let clean = transcript.mark(ids.len());

@@ -311,6 +311,31 @@ async fn a_draft_that_dies_after_it_was_shown_is_continued_by_its_tokens() {
     pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="handed_over"} 1"#).await;
 }
 
+#[tokio::test]
+async fn a_continued_answer_is_whole_though_its_connection_breaks_behind_the_finish_reason() {
+    for counts in ["", r#","stream_options":{"include_usage":true}"#] {
+        let mut pair = Pair::start(1, |_| {}).await;
+        let mut client = pair.chat(&format!(r#","stream":true{counts}"#)).await;
+        let mut call = pair.draft.call().await;
+        call.stream().await;
+        call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
+        client.head().await;
+        call.reset();
+        let mut call = pair.target().await;
+        call.stream().await;
+        call.chunk(&(more("c", 21, "") + &more("", 9, "length"))).await;
+        let mut shown = String::new();
+        while !shown.ends_with('c') {
+            shown.push_str(&text(&client.chunk().await.unwrap()));
+        }
+        call.reset();
+        let (rest, end) = client.rest().await;
+        assert_eq!((shown.as_str(), end), ("abc", End::Clean), "{rest}");
+        assert!(rest.contains(r#""finish_reason":"length""#) && rest.ends_with(DONE), "{rest}");
+        assert!(pair.targets[0].is_idle());
+    }
+}
+
 // Faults: 44
 #[tokio::test]
 async fn where_nobody_can_go_on_the_answer_breaks_off_with_an_error() {
