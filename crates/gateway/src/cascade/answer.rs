@@ -31,7 +31,7 @@ use crate::pipeline::refusal::Refused;
 use crate::pipeline::relay::Fault;
 use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::RequestInfo;
-use crate::pipeline::{deadline, fallback};
+use crate::pipeline::{deadline, fallback, resume};
 use crate::upstream::headers;
 
 /// Tells whose answer it is.
@@ -46,9 +46,10 @@ pub(crate) async fn answer(
     context: &mut RequestContext<'_>,
     plan: Plan,
     info: &RequestInfo,
-    question: &Question<'_>,
+    question: &mut Question<'_>,
 ) -> Result<Response<Body>, Refused> {
     let state = Arc::clone(&plan.state);
+    let resumes = resume::is_wanted(&context.head.headers)?;
     let mut driver = start(layer, context, plan, info, question);
     if let Some(guard) = context.guard() {
         guard.counts(&driver.calls.times);
@@ -80,6 +81,9 @@ pub(crate) async fn answer(
         shadow::begin(driver, Target::Coming(coming));
         sender
     });
+    if resumes {
+        resume::prepare(&layer.pipeline, context, info, question);
+    }
     let mut response = fallback::ask(&layer.pipeline, context, info, question).await?;
     // What another model says in its place is nothing to learn the target's answers from.
     let is_target = !context.facts.known().has_fallen_back();

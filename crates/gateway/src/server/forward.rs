@@ -183,7 +183,7 @@ async fn ask(
                 None => Box::pin(fallback::ask(pipeline, context, &info, &question)).await,
                 Some(plan) => {
                     let layer = &gateway.cascade;
-                    Box::pin(cascade::answer(layer, context, plan, &info, &question)).await
+                    Box::pin(cascade::answer(layer, context, plan, &info, &mut question)).await
                 }
             }
         });

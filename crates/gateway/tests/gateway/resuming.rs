@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use overdraft_core::cascade;
 use overdraft_core::resume::Mode;
-use overdraft_gateway::GatewaySettings;
-use overdraft_units::Micros;
+use overdraft_gateway::{CascadeSettings, GatewaySettings, Pool};
+use overdraft_units::{Micros, Ratio};
 use serde_json::{Value, json};
 
+use crate::cascade::SMALL;
 use crate::client::{Client, End};
 use crate::harness::{CHAT, DONE, Gateway, MODEL, chat, finish, token};
 use crate::mock::{Call, Mock};
@@ -93,6 +95,33 @@ async fn a_greedy_answer_is_asked_for_again_and_told_once() {
     let new = r#"data: {"id":"c","choices":[{"index":0,"delta":{"content":" three"},"logprobs":null,"finish_reason":null}]}"#;
     let last = r#"data: {"id":"c","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}"#;
     assert_eq!((rest, end), (format!("{comment}{new}\n\n{last}\n\n{DONE}"), End::Clean));
+}
+
+#[tokio::test]
+async fn a_stream_that_a_cascade_s_target_answers_is_asked_for_again_as_well() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let draft = Mock::start(&[SMALL]).await;
+    let mut shadow = CascadeSettings::new(SMALL, MODEL);
+    (shadow.mode, shadow.shadow.start) = (cascade::Mode::Shadow, Ratio::NONE);
+    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1], &draft], |settings| {
+        settings.cascades.insert(MODEL.to_owned(), shadow);
+        settings.workers[2].pool = Pool::Draft;
+    })
+    .await;
+    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
+    let mut call = any(&mut mocks).await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    assert_eq!(client.head().await.header("x-overdraft-served-by"), Some("target"));
+    assert_eq!(client.chunk().await, Ok(token("one")));
+    call.reset();
+    let mut call = any(&mut mocks).await;
+    call.stream().await;
+    call.chunk(&format!("{}{}{DONE}", token("one two"), finish("stop"))).await;
+    call.end().await;
+    let (rest, end) = client.rest().await;
+    assert!(rest.contains("way=replay; cause=broken") && rest.contains(" two"), "{rest}");
+    assert_eq!(end, End::Clean);
 }
 
 #[tokio::test]
