@@ -229,9 +229,12 @@ impl<'a> Text<'a> {
             function_call: Option<Value>,
         }
         let messages: Vec<Message> = serde_json::from_str(raw).unwrap_or_default();
+        // Answers of vLLM have an empty list where nothing was called, and clients send them again.
+        let is_filled =
+            |calls: &Value| !calls.is_null() && !calls.as_array().is_some_and(Vec::is_empty);
         let of_tool = |message: &Message| {
             matches!(message.role.as_deref(), Some("tool" | "function"))
-                || message.tool_calls.as_ref().is_some_and(|calls| !calls.is_null())
+                || message.tool_calls.as_ref().is_some_and(is_filled)
                 || message.function_call.as_ref().is_some_and(|call| !call.is_null())
         };
         let tools = messages.iter().any(of_tool);
@@ -262,5 +265,25 @@ impl<'a> Text<'a> {
 
     const fn is_several(&self) -> bool {
         self.several
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_with_an_empty_list_of_calls_has_called_no_tool() {
+        let has_called = |told: &str| {
+            let message = format!(r#"{{"role":"assistant","content":"hi"{told}}}"#);
+            let body = format!(r#"{{"messages":[{message},{{"role":"user","content":"and?"}}]}}"#);
+            let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+            let text = Text::of(&peek);
+            text.tools
+        };
+        assert!(!has_called(r#","tool_calls":[],"function_call":null"#));
+        assert!(!has_called(r#","tool_calls":null"#));
+        assert!(has_called(r#","tool_calls":[{"id":"a"}]"#));
+        assert!(has_called(r#","function_call":{"name":"f"}"#));
     }
 }

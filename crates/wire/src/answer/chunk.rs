@@ -209,7 +209,7 @@ impl<'a> Content<'a> {
 }
 
 /// Whether a list has anything in it.
-struct Filled(bool);
+pub(super) struct Filled(pub(super) bool);
 
 /// A whole number in any spelling; zero where it is none.
 #[derive(Clone, Copy, Default)]

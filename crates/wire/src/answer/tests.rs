@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     AnswerChunk, Document, DocumentFault, Finish, Heard, LongDocument, StreamFault, StreamState,
-    UsageTold, names_fingerprint, with_fingerprint,
+    TokenChunk, UsageTold, names_fingerprint, with_fingerprint,
 };
 use crate::dialect::Dialect;
 use crate::sse::Splitter;
@@ -78,6 +78,18 @@ fn what_a_reader_waits_for_is_told_from_formalities() {
         "{}",
     ] {
         assert!(!progress(choice), "{choice}");
+    }
+}
+
+#[test]
+fn a_list_of_calls_calls_tools_only_where_a_call_is_in_it() {
+    for (calls, has_calls) in [("null", false), ("[]", false), (r#"[{"index":0}]"#, true)] {
+        for part in ["delta", "message"] {
+            let told = format!(r#"{{"content":"a","tool_calls":{calls}}}"#);
+            let data = format!(r#"{{"choices":[{{"{part}":{told}}}]}}"#);
+            let chunk = TokenChunk::parse(data.as_bytes()).unwrap();
+            assert_eq!(chunk.choices[0].has_calls, has_calls, "{data}");
+        }
     }
 }
 

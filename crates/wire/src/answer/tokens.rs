@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::chunk::NotAnAnswer;
+use super::chunk::{Filled, NotAnAnswer};
 
 /// What an event's data or a whole answer says of its tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,7 +107,7 @@ struct RawDelta<'a> {
     reasoning_content: Option<Cow<'a, str>>,
     #[serde(borrow)]
     reasoning: Option<Cow<'a, str>>,
-    tool_calls: Option<IgnoredAny>,
+    tool_calls: Option<Filled>,
     function_call: Option<IgnoredAny>,
 }
 
@@ -122,7 +122,9 @@ impl<'a> From<RawChoice<'a>> for TokenChoice<'a> {
         };
         if let Some(delta) = raw.delta.or(raw.message) {
             let reasoning = delta.reasoning_content.or(delta.reasoning);
-            choice.has_calls = delta.tool_calls.is_some() || delta.function_call.is_some();
+            // Whole answers of vLLM have an empty list where nothing is called.
+            let calls = delta.tool_calls.is_some_and(|calls| calls.0);
+            choice.has_calls = calls || delta.function_call.is_some();
             choice.has_reasoning = reasoning.is_some_and(|text| !text.is_empty());
             choice.text = delta.content.or(choice.text);
         }
