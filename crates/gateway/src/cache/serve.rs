@@ -8,15 +8,17 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use overdraft_http::{Body, BoxError, BrokenOff};
 use overdraft_otlp::Attribute;
-use overdraft_telemetry::{EndCode, Phase};
+use overdraft_telemetry::{EndCode, Ender, Phase};
 use overdraft_units::Tokens;
-use overdraft_wire::sse;
+use overdraft_wire::{ApiError, sse};
 use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::leader::{Leading, now_ms, start, wanted};
 use super::request::{Form, Seeking, Sought, mark, seek};
-use super::single_flight::{Begun, Bounds, Counted, Ended, FlightKey, Next, Opening, Role, Seat};
+use super::single_flight::{
+    Begun, Bounds, Counted, CutOff, Ended, FlightKey, Next, Opening, Role, Seat,
+};
 use super::{Cache, replay};
 use crate::pipeline::charges::{Fare, charge, charge_request};
 use crate::pipeline::context::RequestContext;
@@ -238,7 +240,7 @@ async fn relay(
             match seat.next().await {
                 Next::Frame(frame) => whole.extend_from_slice(&frame),
                 Next::End(Ended::Whole) => break,
-                Next::End(Ended::Broken) => return None,
+                Next::End(Ended::Broken) | Next::CutOff(_) => return None,
             }
         }
         learn(&context.facts, &seat);
@@ -295,7 +297,9 @@ impl Reader {
             return broken_off().await;
         }
         let next = deadline::in_time(self.deadline, &self.facts, self.seat.next()).await;
-        let Some(next) = next else { return self.late().await };
+        let Some(next) = next else {
+            return self.give_up(Fault::Late.ender(), &deadline::missed()).await;
+        };
         match next {
             Next::Frame(frame) => Ok(Some((frame, self))),
             Next::End(Ended::Whole) => {
@@ -307,17 +311,35 @@ impl Reader {
                 learn(&self.facts, &self.seat);
                 broken_off().await
             }
+            // What the answer used is told by those who got all of it.
+            Next::CutOff(CutOff::Behind) => {
+                let error = ApiError::overloaded(
+                    "others read the same answer faster, and the rest of it is kept for nobody; \
+                     send the request again",
+                );
+                self.give_up(Ender::ClientStalled, &error).await
+            }
+            Next::CutOff(CutOff::Unled) => {
+                let error = ApiError::server_error(
+                    "the gateway has lost the answer before its end; send the request again",
+                );
+                self.give_up(Ender::Defect, &error).await
+            }
         }
     }
 
-    /// Its deadline has passed: an event says so, where it has events.
-    async fn late(mut self) -> Result<Option<(Bytes, Self)>, BoxError> {
-        let end = EndCode { ender: Fault::Late.ender(), phase: Phase::Data };
+    /// Ends an answer that does not say itself why nothing follows: an event says so, where it has events.
+    async fn give_up(
+        mut self,
+        ender: Ender,
+        error: &ApiError,
+    ) -> Result<Option<(Bytes, Self)>, BoxError> {
+        let end = EndCode { ender, phase: Phase::Data };
         self.facts.note(|record| record.end = end);
         match self.passes {
             Passes::Events => {
                 self.passes = Passes::Nothing;
-                Ok(Some((sse::error_event(&deadline::missed()).into(), self)))
+                Ok(Some((sse::error_event(error).into(), self)))
             }
             Passes::Bytes | Passes::Nothing => broken_off().await,
         }
@@ -375,3 +397,6 @@ fn told(cache: &Cache, context: &RequestContext<'_>, mark: Mark) -> Mark {
     note(cache, context, word);
     if cache.pipeline.settings().cache.mode == CacheMode::On { mark } else { Mark::Nothing }
 }
+
+#[cfg(test)]
+mod tests;

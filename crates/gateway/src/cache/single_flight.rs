@@ -168,6 +168,16 @@ pub(crate) enum Ended {
 pub(crate) enum Next {
     Frame(Bytes),
     End(Ended),
+    CutOff(CutOff),
+}
+
+/// Why a reader gets no more of an answer that does not say so itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutOff {
+    /// It fell behind: what it needs next has been let go of.
+    Behind,
+    /// The task that asked is gone without a word.
+    Unled,
 }
 
 #[derive(Debug)]
@@ -431,7 +441,7 @@ impl Seat {
                 let mut state = self.flight.state();
                 let cursor = state.cursors.get(&self.number).copied().unwrap_or_default();
                 let Some(at) = cursor.checked_sub(state.first) else {
-                    return Next::End(Ended::Broken);
+                    return Next::CutOff(CutOff::Behind);
                 };
                 let frame = usize::try_from(at).ok().and_then(|at| state.frames.get(at)).cloned();
                 if let Some(frame) = frame {
@@ -440,8 +450,12 @@ impl Seat {
                     self.flight.taken.notify_one();
                     return Next::Frame(frame);
                 }
-                if let Some(end) = state.end {
-                    return Next::End(end);
+                match state.end {
+                    Some(Ended::Broken) if state.facts.is_none() => {
+                        return Next::CutOff(CutOff::Unled);
+                    }
+                    Some(end) => return Next::End(end),
+                    None => {}
                 }
             }
             // The flight is ours as long as we sit in it, so there is always somebody who tells.

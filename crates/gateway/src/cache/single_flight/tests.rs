@@ -14,6 +14,7 @@ async fn read(seat: &mut Seat) -> String {
     match seat.next().await {
         Next::Frame(frame) => String::from_utf8(frame.to_vec()).unwrap(),
         Next::End(end) => format!("{end:?}"),
+        Next::CutOff(why) => format!("{why:?}"),
     }
 }
 
@@ -76,7 +77,7 @@ async fn beyond_the_bound_the_fastest_sets_the_pace_and_who_is_too_slow_is_cut_o
     assert_eq!((read(&mut fast).await, read(&mut fast).await), ("aa".into(), "bb".into()));
     third.await;
     assert_eq!(read(&mut fast).await, "cc");
-    assert_eq!(read(&mut slow).await, "Broken");
+    assert_eq!(read(&mut slow).await, "Behind");
     assert_eq!(flights.join(key(), bounds(4)).1, Role::Leader, "its beginning is gone");
 }
 
@@ -85,6 +86,15 @@ async fn a_flight_that_ends_without_an_answer_has_failed() {
     let seat = flights(1_000).start(bounds(10));
     seat.flight().end(Ended::Broken, None);
     assert!(matches!(seat.opening().await, Opening::Failed));
+}
+
+#[tokio::test]
+async fn who_reads_what_nobody_leads_any_more_is_cut_off_behind_what_was_told() {
+    let mut seat = flights(1_000).start(bounds(10));
+    seat.flight().push(frame("a")).await;
+    seat.flight().end(Ended::Broken, None);
+    assert_eq!(read(&mut seat).await, "a");
+    assert_eq!(read(&mut seat).await, "Unled");
 }
 
 #[tokio::test]
