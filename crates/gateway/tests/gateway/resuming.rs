@@ -531,6 +531,37 @@ async fn any(mocks: &mut [Mock]) -> Call {
     }
 }
 
+#[tokio::test]
+async fn a_resume_that_takes_too_long_ends_by_the_limit_that_passed_and_is_counted() {
+    for (header, said) in [
+        ("", "it had 1.0 s, as `timeouts.total` says"),
+        ("x-overdraft-deadline-ms: 500\r\n", "did not end by its deadline"),
+    ] {
+        let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+        let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
+            settings.routing.route.deadlines.total = Duration::from_secs(1).into();
+        })
+        .await;
+        let mut client = gateway.client().await;
+        client.post_with(CHAT, header, &chat(r#","stream":true,"temperature":0"#)).await;
+        let mut call = any(&mut mocks).await;
+        call.stream().await;
+        call.chunk(&token("one")).await;
+        client.head().await;
+        assert_eq!(client.chunk().await, Ok(token("one")));
+        call.reset();
+        // The next one is asked, and says nothing.
+        let call = any(&mut mocks).await;
+        let (events, end) = client.rest().await;
+        assert!(events.contains(said), "{events}");
+        assert_eq!(end, End::Aborted);
+        call.gone().await;
+        let line = r#"overdraft_resumes_total{cause="broken",way="none",result="given_up"} 1"#;
+        let page = gateway.client().await.get("/metrics").await.1;
+        assert!(page.contains(line), "{page}");
+    }
+}
+
 // Faults: 26
 #[tokio::test]
 async fn who_wants_no_resume_gets_an_error() {

@@ -11,6 +11,7 @@ mod error_shape;
 mod last_event;
 mod opening;
 mod stream;
+mod time_limits;
 mod watch;
 pub(crate) mod whole;
 

@@ -17,18 +17,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use overdraft_core::deadline::{DeadlineSettings, Limit, stall};
+use overdraft_core::deadline::{DeadlineSettings, Limit};
 use overdraft_core::fleet::Ending;
-use overdraft_http::{Awaited, BrokenOff, DeadlineTimer, Drain};
+use overdraft_http::{Awaited, BrokenOff, Drain};
 use overdraft_telemetry::{EndCode, Phase};
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::Tokens;
 use overdraft_wire::ApiError;
 use tokio::time::Instant;
 
+use super::time_limits::TimeLimits;
 use super::watch::count_events;
 use super::{Continuation, Fault, Opened, Outcome, Resumed, Resuming, Verdict, Watch, note_used};
 use crate::dispatch::{Lease, Used};
-use crate::pipeline::deadline::{Deadline, LATE, Overrun, Which};
+use crate::pipeline::deadline::Deadline;
 use crate::pipeline::facts::SharedFacts;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::upstream::AnswerBody;
@@ -86,16 +87,7 @@ pub(crate) struct Stream {
     state: State,
     answer: AnswerBody,
     watch: Watch,
-    deadline: DeadlineTimer,
-    deadlines: DeadlineSettings,
-    /// Between two events, at the least.
-    idle: Duration,
-    /// How much longer than that it has been given since the last event.
-    granted: Duration,
-    total: Limit,
-    last: Instant,
-    /// The client's deadline, or its key's.
-    promised: Option<Deadline>,
+    limits: TimeLimits,
     facts: SharedFacts,
     lease: Option<Lease>,
     cut: Awaited,
@@ -111,22 +103,12 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(opened: Opened, story: Story) -> Self {
-        let mut deadline = DeadlineTimer::default();
-        let last = story.deadline.map_or(story.last, |deadline| deadline.at.min(story.last));
-        let idle = stall(story.deadlines, Micros::ZERO).after;
-        let idle = Duration::from(idle);
-        deadline.arm_until(idle, last);
+        let limits = TimeLimits::new(story.deadlines, story.total, story.last, story.deadline);
         Self {
             state: State::First(opened.first),
             answer: opened.answer,
             watch: opened.watch,
-            deadline,
-            deadlines: story.deadlines,
-            idle,
-            granted: Duration::ZERO,
-            total: story.total,
-            last,
-            promised: story.deadline,
+            limits,
             facts: story.facts,
             lease: Some(story.lease),
             cut: story.drain.until_cut(),
@@ -185,7 +167,7 @@ impl Stream {
                     if seen.has_data && matches!(self.state, State::Relaying) {
                         // A byte that completes no event is no progress, and neither is a keep-alive: a
                         // worker that drips is as stuck as one that is silent.
-                        self.await_event();
+                        self.limits.await_event();
                     }
                     if !relay.is_empty() {
                         return Poll::Ready(Some(relay));
@@ -205,8 +187,8 @@ impl Stream {
         if let Poll::Ready(event) = self.watch.poll_rest(cx) {
             return Poll::Ready(Some(self.pass(event, None)).filter(|event| !event.is_empty()));
         }
-        while self.deadline.poll_due(cx).is_ready() {
-            if let Some(fault) = self.overdue() {
+        while self.limits.poll_due(cx).is_ready() {
+            if let Some(fault) = self.limits.overdue(self.lease.as_ref()) {
                 self.broke(fault);
                 return Poll::Ready(None);
             }
@@ -216,33 +198,6 @@ impl Stream {
             return Poll::Ready(None);
         }
         Poll::Pending
-    }
-
-    /// Gives the worker its time to the next event.
-    fn await_event(&mut self) {
-        self.granted = Duration::ZERO;
-        self.deadline.arm_until(self.idle, self.last);
-    }
-
-    /// What it says that the timer has run out; nothing where the worker is given more time, as it computes prompts.
-    fn overdue(&mut self) -> Option<Fault> {
-        let now = Instant::now();
-        if self.promised.is_some_and(|deadline| deadline.at <= now) {
-            return Some(Fault::Late);
-        }
-        if self.last <= now {
-            return Some(Fault::Silent(Overrun { which: Which::Total, limit: self.total }));
-        }
-        let limit = self.lease.as_ref().map(|lease| lease.stall_limit(self.deadlines));
-        let limit = limit.unwrap_or_else(|| stall(self.deadlines, Micros::ZERO));
-        let quiet = self.idle + self.granted;
-        let more = Duration::from(limit.after).saturating_sub(quiet);
-        if more.is_zero() {
-            return Some(Fault::Silent(Overrun { which: Which::Stall, limit }));
-        }
-        self.granted += more;
-        self.deadline.arm_until(more, self.last);
-        None
     }
 
     /// The worker sends nothing more. What remains to be given out, if anything.
@@ -267,14 +222,7 @@ impl Stream {
 
     /// Relaying => Resuming | Error
     fn broke(&mut self, fault: Fault) {
-        let passed = match (&fault, self.promised) {
-            (Fault::Late, Some(deadline)) => Some(deadline.passed(LATE)),
-            _ => fault.overrun().map(Overrun::fact),
-        };
-        if passed.is_some() {
-            self.facts.note(|record| record.limit = passed);
-        }
-        let may_go_on = fault.failure().is_some() && Instant::now() < self.last;
+        let may_go_on = fault.failure().is_some() && self.limits.is_time_left();
         let Some(continuation) = self.continuation.take_if(|_| may_go_on) else {
             return self.fail(&fault);
         };
@@ -282,7 +230,9 @@ impl Stream {
         if let Some(lease) = self.lease.take() {
             lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), None);
         }
-        self.deadline.arm_until(self.last.saturating_duration_since(Instant::now()), self.last);
+        self.limits.await_end();
+        let passed = self.limits.passed(&fault);
+        self.facts.note(|record| record.limit = passed.or(record.limit));
         self.state = State::Resuming(continuation.resume(Some(fault.clone())));
         self.broken = Some(fault);
     }
@@ -293,7 +243,7 @@ impl Stream {
         let leaves =
             |continuation: &mut Box<dyn Continuation>| !is_over && continuation.is_leaving();
         if let Some(continuation) = self.continuation.take_if(leaves) {
-            self.deadline.arm_until(self.last.saturating_duration_since(Instant::now()), self.last);
+            self.limits.await_end();
             self.state = State::Resuming(continuation.resume(None));
         }
     }
@@ -301,7 +251,7 @@ impl Stream {
     /// Resuming => Resumed | Ending | Relaying | Error
     fn resumed(&mut self, Resumed { continuation, outcome }: Resumed) {
         self.continuation = Some(continuation);
-        self.await_event();
+        self.limits.await_event();
         match outcome {
             Outcome::GoesOn { lease, opened } => self.adopt(*opened, *lease),
             Outcome::Finished(events) => {
@@ -333,15 +283,18 @@ impl Stream {
         self.state = State::Resumed(opened.first);
     }
 
-    /// Ready when it goes on or does not; the deadlines of the whole answer hold meanwhile.
+    /// Ready when it goes on or does not; the limits of the whole answer hold meanwhile.
     fn poll_resuming(&mut self, mut resuming: Resuming, cx: &mut Context<'_>) -> Poll<()> {
         if let Poll::Ready(resumed) = resuming.as_mut().poll(cx) {
             self.resumed(resumed);
             return Poll::Ready(());
         }
-        if self.deadline.poll_due(cx).is_ready() {
-            self.fail(&Fault::Late);
-            return Poll::Ready(());
+        while self.limits.poll_due(cx).is_ready() {
+            if let Some(fault) = self.limits.expired() {
+                self.fail(&fault);
+                return Poll::Ready(());
+            }
+            self.limits.await_end();
         }
         if self.cut.poll(cx).is_ready() {
             self.fail(&Fault::Drained);
@@ -354,7 +307,7 @@ impl Stream {
     /// Relaying => Lingering
     fn finish(&mut self) {
         self.state = State::Lingering;
-        self.deadline.arm_until(LINGER, self.last);
+        self.limits.await_close(LINGER);
         let (last, used) = (self.watch.used(), self.used());
         if let Some(lease) = self.lease.take() {
             // What a part of an answer took says nothing of whole ones.
@@ -392,8 +345,10 @@ impl Stream {
         if let Some(lease) = self.lease.take() {
             lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);
         }
+        let passed = self.limits.passed(fault);
         self.facts.note(|record| {
             note_used(record, used);
+            record.limit = passed.or(record.limit);
             record.end = EndCode { ender: fault.ender(), phase: Phase::Data };
         });
     }
@@ -406,7 +361,7 @@ impl Stream {
                 return Poll::Ready(());
             }
         }
-        self.deadline.poll_due(cx)
+        self.limits.poll_due(cx)
     }
 }
 

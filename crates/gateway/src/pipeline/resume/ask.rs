@@ -14,6 +14,7 @@ use overdraft_otlp::Attribute;
 use overdraft_wire::resume::{Piece, resumed};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Resumable;
 use super::journal::Journal;
 use super::question::{Asking, Decoded, Seam, part};
 use super::second::Last;
@@ -33,13 +34,36 @@ struct Found {
     outcome: Outcome,
 }
 
+/// A resume that has come to no end yet. Dropped by then, since its time or its client is gone, it was given up.
+struct UnderWay {
+    request: Option<Arc<Resumable>>,
+    cause: &'static str,
+}
+
+impl UnderWay {
+    /// It has come to an end, which tells itself.
+    fn end(mut self) {
+        self.request = None;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            request.pipeline.requests.resumed(self.cause, "none", "given_up");
+        }
+    }
+}
+
 impl Journal {
     /// Has the stream go on elsewhere.
     pub(super) async fn go_on(mut self: Box<Self>, fault: Option<Fault>) -> Resumed {
         let name = fault.as_ref().map_or("drain", Fault::cause);
         let failure = fault.as_ref().and_then(Fault::failure);
         let cause = failure.map_or(Cause::Leaves, Cause::Broken);
+        let under_way = UnderWay { request: Some(Arc::clone(&self.request)), cause: name };
         let found = self.seek(cause, name).await;
+        under_way.end();
         let metrics = &self.request.pipeline.requests;
         let outcome = match found {
             Ok(Found { way, outcome }) => {
