@@ -38,14 +38,18 @@ pub(super) async fn race(
         let answered = converse(pipeline, info, question, &mut first).await;
         return (first, answered);
     };
+    let mut denied = None;
     let mut asked = Box::pin(converse(pipeline, info, question, &mut first));
     let mut second = tokio::select! {
         biased;
         answered = &mut asked => {
             drop(asked);
+            if let Some(why) = denied {
+                pipeline.requests.hedged(why.name());
+            }
             return (first, answered);
         }
-        second = second(pipeline, context, info, watch) => second,
+        second = second(pipeline, context, info, watch, &mut denied) => second,
     };
     let mut other = Box::pin(converse(pipeline, info, question, &mut second));
     let began = tokio::select! {
@@ -90,26 +94,27 @@ pub(super) async fn race(
     }
 }
 
-/// A second attempt, when the core sends one; for ever where it sends none.
+/// A second attempt, when the core sends one; for ever where it sends none. Why it last sent none stands in `denied`.
 async fn second(
     pipeline: &Arc<Pipeline>,
     context: &mut RequestContext<'_>,
     info: &RequestInfo,
     watch: Watch,
+    denied: &mut Option<Denial>,
 ) -> Lease {
     let dispatcher = &pipeline.dispatcher;
     let (mut at, mut looks) = (watch.due(), 0);
-    let mut denial = Denial::Off;
     while let Some(due) = at {
         sleep(Duration::from(due.since(dispatcher.clock.now()))).await;
         match dispatcher.hedge(info.request(), watch, &mut context.explanation) {
             Ok(lease) => return lease,
-            Err(why) => denial = why,
+            // It is not late.
+            Err(Denial::Off) => {}
+            Err(why) => *denied = Some(why),
         }
         looks += 1;
         at = watch.next_look(looks);
     }
-    pipeline.requests.hedged(denial.name());
     std::future::pending().await
 }
 

@@ -3,7 +3,7 @@
 use overdraft_core::hedge::{HedgeSettings, Mode};
 
 use crate::client::End;
-use crate::harness::{DONE, Gateway, MODEL, finish, token};
+use crate::harness::{DONE, Gateway, MODEL, SOON, finish, token};
 use crate::mock::{Call, Mock};
 
 /// First tokens that must have been seen before any is late.
@@ -98,4 +98,31 @@ async fn where_the_second_fails_the_first_goes_on() {
     answer(first).await;
     client.head().await;
     assert_eq!(client.rest().await.1, End::Clean);
+}
+
+#[tokio::test]
+async fn why_no_second_attempt_was_sent_is_counted_when_the_first_has_answered() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.hedging = HedgeSettings { mode: Mode::On, budget_permille: 1_000 };
+    })
+    .await;
+    let page = gateway.client().await.get("/metrics").await.1;
+    assert!(page.contains("overdraft_hedges_total{result=\"no_room\"} 0"), "{page}");
+    // The last ones are late, by more each time: nobody knows how late is late here. All looks take longer than any.
+    let late = [SOON, SOON * 2, SOON * 4].map(Some);
+    for wait in [None; LEARNT].into_iter().chain(late) {
+        let mut client = gateway.stream().await;
+        let call = mock.call().await;
+        if let Some(wait) = wait {
+            tokio::time::sleep(wait).await;
+        }
+        answer(call).await;
+        client.head().await;
+        assert_eq!(client.rest().await.1, End::Clean);
+        if counts(&gateway, "no_room").await {
+            return;
+        }
+    }
+    panic!("no denial was counted");
 }

@@ -42,6 +42,9 @@ const UPSTREAM_ERRORS: [&str; 9] = [
     "faulty",
 ];
 
+/// What may come of a second attempt, and why none may be sent.
+const HEDGES: [&str; 6] = ["won", "lost", "failed", "budget", "shared", "no_room"];
+
 /// How a request to the gateway ended.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestOutcome<'a> {
@@ -229,6 +232,9 @@ impl GatewayMetrics {
         for kind in UPSTREAM_ERRORS {
             drop(self.upstream_errors.get_or_create(&[("kind", kind.to_owned())]));
         }
+        for result in HEDGES {
+            drop(self.hedges.get_or_create(&[("result", result.to_owned())]));
+        }
         for pool in POOLS {
             drop(self.pool_duration.get_or_create(&[("pool", pool.to_owned())]));
         }
@@ -340,6 +346,7 @@ impl GatewayMetrics {
 
     /// A first token was late: `result` is `won`, `lost` or `failed`, or why no second attempt was sent.
     pub fn hedged(&self, result: &'static str) {
+        debug_assert!(HEDGES.contains(&result), "`{result}` is not in the closed set");
         self.hedges.get_or_create(&[("result", result.to_owned())]).inc();
     }
 
