@@ -13,25 +13,23 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Uri};
 use http_body_util::BodyExt;
-use overdraft_core::deadline::{DeadlineSettings, Limit, stall};
 use overdraft_core::fleet::{Ending, Failure, Turn};
 use overdraft_core::route::Strictness;
 use overdraft_core::route::{Choice, Tried};
 use overdraft_http::Drain;
 use overdraft_telemetry::Clock;
-use overdraft_units::{Instant as Moment, Micros, Tokens};
+use overdraft_units::{Instant as Moment, Tokens};
 use overdraft_wire::Endpoint;
 use overdraft_wire::sse::{Event, Splitter};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::CascadeLayer;
 use crate::dispatch::Lease;
 use crate::dispatch::{Explanation, Used};
 use crate::pipeline::attempt::{Answer, Question, converse};
-use crate::pipeline::deadline::{Overrun, Which};
 use crate::pipeline::failed_attempt::Failed;
 use crate::pipeline::relay::whole;
-use crate::pipeline::relay::{Fault, Opened, Watch};
+use crate::pipeline::relay::{Fault, Opened, TimeLimits, Watch};
 use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::upstream_body::{Content, Front};
@@ -151,8 +149,9 @@ impl CallContext {
                 lease.first_token();
                 let deadlines = self.layer.pipeline.routes().route(&call.info.model).deadlines;
                 let total = lease.limits(deadlines).total;
-                let stream = AnswerStream::new(self, deadlines, lease, spending, *opened);
-                Ok(stream.within(total, sent + Duration::from(total.after)))
+                let last = self.last.min(sent + Duration::from(total.after));
+                let limits = TimeLimits::new(deadlines, total, last, None);
+                Ok(AnswerStream::new(self, limits, lease, spending, *opened))
             }
             Answer::Stream { .. } => {
                 lease.end(Ending::Declined, None);
@@ -237,25 +236,19 @@ pub(super) struct AnswerStream {
     /// Why nothing follows those.
     fault: Option<Fault>,
     listened: u32,
-    stall: Limit,
-    /// Between two events at most.
-    idle: Duration,
-    /// How long this call may take.
-    total: Option<Limit>,
-    last: Instant,
+    limits: TimeLimits,
     drain: Option<Drain>,
 }
 
 impl AnswerStream {
     fn new(
         calls: &CallContext,
-        deadlines: DeadlineSettings,
+        limits: TimeLimits,
         lease: Lease,
         spending: Spending,
         opened: Opened,
     ) -> Self {
         let settings = calls.layer.pipeline.settings();
-        let stall = stall(deadlines, Micros::ZERO);
         let Opened { answer, watch, first } = opened;
         let mut stream = Self {
             lease: Some((lease, spending)),
@@ -265,10 +258,7 @@ impl AnswerStream {
             events: VecDeque::new(),
             fault: None,
             listened: 0,
-            stall,
-            idle: Duration::from(stall.after),
-            total: None,
-            last: calls.last,
+            limits,
             drain: calls.drain.clone(),
         };
         // The watch has let it through, so it is a sequence of whole events.
@@ -276,21 +266,9 @@ impl AnswerStream {
         stream
     }
 
-    /// It may take so long, which is until then.
-    fn within(self, total: Limit, last: Instant) -> Self {
-        Self { total: Some(total), last: self.last.min(last), ..self }
-    }
-
-    /// What it says that nothing has come in time.
-    fn overdue(&self) -> Fault {
-        let total = self.total.filter(|_| self.last <= Instant::now());
-        let stalled = Overrun { which: Which::Stall, limit: self.stall };
-        Fault::Silent(total.map_or(stalled, |limit| Overrun { which: Which::Total, limit }))
-    }
-
     /// From now on its next words are waited for no longer than this.
     pub(super) fn hurry(&mut self, idle: Duration) {
-        self.idle = self.idle.min(idle);
+        self.limits.hurry(idle);
     }
 
     /// Which worker speaks.
@@ -305,6 +283,7 @@ impl AnswerStream {
 
     /// The data of the next event; `None` at the end of a whole answer.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        self.limits.await_event();
         loop {
             while let Some(event) = self.events.pop_front() {
                 if event.is_done() {
@@ -322,7 +301,6 @@ impl AnswerStream {
                 self.end(Ending::Answered);
                 return Ok(None);
             }
-            let until = self.last.min(Instant::now() + self.idle);
             let drain = &self.drain;
             let read = tokio::select! {
                 biased;
@@ -331,14 +309,16 @@ impl AnswerStream {
                     self.fault = self.cut(&event);
                     continue;
                 }
-                () = sleep_until(until) => {
-                    let fault = self.overdue();
-                    return Err(self.fail(fault));
+                () = poll_fn(|cx| self.limits.poll_due(cx)) => {
+                    let lease = self.lease.as_ref().map(|(lease, _)| lease);
+                    self.fault = self.limits.overdue(lease);
+                    continue;
                 }
                 () = cut(drain.as_ref()) => return Err(self.fail(Fault::Drained)),
             };
             match read {
                 Some(Ok(chunk)) => {
+                    self.limits.await_event();
                     let seen = self.watch.take(chunk);
                     let cut = self.cut(&seen.relay);
                     self.fault = seen.fault.or(cut);

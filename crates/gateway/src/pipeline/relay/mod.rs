@@ -28,6 +28,7 @@ pub(crate) use self::continuation::{Continuation, Outcome, Passed, Resumed, Resu
 pub(crate) use self::error_shape::ErrorShape;
 pub(crate) use self::opening::{Opened, open, open_bytes};
 pub(crate) use self::stream::{Story, Stream};
+pub(crate) use self::time_limits::TimeLimits;
 pub(crate) use self::watch::Watch;
 use crate::dispatch::Used;
 use crate::pipeline::deadline::{self, Overrun};
