@@ -184,10 +184,11 @@ async fn begin(
     let served = if driver.verifies() { "verified" } else { "draft" };
     driver.account.served = served;
     let upstream = driver.worker.map(|worker| layer.pipeline.dispatcher.upstream(worker));
+    let is_streamed = driver.info.delivery == Delivery::Streamed;
     let first_token = layer.pipeline.dispatcher.clock.now() - exchange.begun;
     context.note(|record| {
         record.worker = upstream.as_ref().map(|upstream| upstream.name().to_owned());
-        record.first_token = Some(first_token);
+        record.first_token = is_streamed.then_some(first_token);
         record.end.phase = Phase::Data;
     });
     if let (Some(guard), Some(worker)) = (context.guard(), driver.worker) {

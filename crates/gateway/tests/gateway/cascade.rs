@@ -253,6 +253,28 @@ async fn a_window_is_shown_when_it_is_full_and_stays() {
 }
 
 #[tokio::test]
+async fn a_first_token_is_counted_of_drafts_that_are_streamed_alone() {
+    let mut pair = Pair::start(1, |_| {}).await;
+    let counted = r#"overdraft_time_to_first_token_seconds_count{model="m"}"#;
+    for (more, requests) in [("", 1), (r#","stream":true"#, 2)] {
+        let mut client = pair.chat(more).await;
+        let mut call = pair.draft.call().await;
+        call.stream().await;
+        call.chunk(&(opening() + &said("a", 11) + &said("b", 12) + &ended(3))).await;
+        call.end().await;
+        if more.is_empty() {
+            assert_eq!(client.whole().await.0.header("x-overdraft-served-by"), Some("draft"));
+        } else {
+            assert_eq!(text(&client.rest_after_head().await), "ab");
+        }
+        let line = format!("router_request_duration_seconds_count{{pool=\"draft\"}} {requests}");
+        pair.until(&line).await;
+        let page = pair.gateway.client().await.get("/metrics").await.1;
+        assert_eq!(page.contains(&format!("{counted} 1")), !more.is_empty(), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_ends_the_draft_and_the_target() {
     let mut pair = Pair::start(1, |_| {}).await;
     for shown in [false, true] {
