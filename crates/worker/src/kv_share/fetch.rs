@@ -4,6 +4,7 @@
 //! transfer is expected to be faster than recomputing them, and at most for that long. Blocks enter
 //! the cache a few megabytes at a time, between the engine's steps.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -173,8 +174,7 @@ impl KvShare {
                 let peers = several.iter().map(|(peer, _)| peer.clone()).collect();
                 let longest = several.iter().map(|(_, within)| within.get()).max().unwrap_or(0);
                 let half = Duration::from_micros(longest / 2).min(LOOKUP_TIME_MAX);
-                let found = timeout(half, self.look_up(wanted, peers)).await;
-                let (peer, held) = found.ok().flatten().ok_or("nobody")?;
+                let (peer, held) = self.look_up(wanted, peers, half).await.ok_or("nobody")?;
                 // It may have less than all: is that still worth it?
                 let link = self.beliefs().link(&peer);
                 match judge(self.cost(held.min(wanted.missing())), &link, pace, now) {
@@ -187,27 +187,43 @@ impl KvShare {
     }
 
     /// Which of these peers has the most of what is missing, and how many blocks; the first that has all
-    /// of it will do.
-    async fn look_up(&self, wanted: &Wanted, peers: Vec<Peer>) -> Option<(Peer, usize)> {
+    /// of it will do. When time is up, the best answer so far counts, and silence is a failure.
+    async fn look_up(
+        &self,
+        wanted: &Wanted,
+        peers: Vec<Peer>,
+        within: Duration,
+    ) -> Option<(Peer, usize)> {
+        let mut silent: BTreeSet<Peer> = peers.iter().cloned().collect();
         let mut asked = JoinSet::new();
         for peer in peers {
             let (share, ask) = (self.clone(), self.ask(wanted, 0));
             asked.spawn(async move {
                 let answer = client::ask(&peer, &share.0.settings.token, &ask).await;
-                if let Err(error) = &answer {
-                    share.give_up_on(&peer, error);
-                }
-                (answer.map_or(0, |answer| answer.blocks), peer)
+                (answer.map(|answer| answer.blocks), peer)
             });
         }
         let mut best: Option<(Peer, usize)> = None;
-        while let Some(answer) = asked.join_next().await {
-            let Ok((held, peer)) = answer else { continue };
-            if best.as_ref().map_or(0, |best| best.1) < held {
-                best = Some((peer, held));
+        let answers = async {
+            while let Some(answer) = asked.join_next().await {
+                let Ok((held, peer)) = answer else { continue };
+                silent.remove(&peer);
+                let held = held.unwrap_or_else(|error| {
+                    self.give_up_on(&peer, &error);
+                    0
+                });
+                if best.as_ref().map_or(0, |best| best.1) < held {
+                    best = Some((peer, held));
+                }
+                if wanted.missing() <= held {
+                    break;
+                }
             }
-            if wanted.missing() <= held {
-                break;
+        };
+        let answered = timeout(within, answers).await;
+        if answered.is_err() {
+            for peer in &silent {
+                self.give_up_on(peer, &Break::Timeout);
             }
         }
         best

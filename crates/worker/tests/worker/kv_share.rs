@@ -44,7 +44,12 @@ async fn fetching_from(peer: SocketAddr) -> Running {
 
 /// About 300 tokens, of which the answer repeats some.
 fn prompt() -> Value {
-    let text = "what was said before, at some length. ".repeat(7);
+    saying(7)
+}
+
+/// A prompt of 38 tokens so many times, and some around them.
+fn saying(times: usize) -> Value {
+    let text = "what was said before, at some length. ".repeat(times);
     json!({ "model": "echo", "messages": user(&text), "max_tokens": 12, "temperature": 0 })
 }
 
@@ -285,4 +290,29 @@ async fn rubbish_and_claims_end_nothing_but_the_fetch() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_says_nothing_costs_no_longer_than_computing() {
     check(Mischief::Hang, "timeout", 0..=0).await;
+}
+
+/// A peer that never answers.
+async fn silent() -> (SocketAddr, JoinHandle<()>) {
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+    peer(nobody, Mischief::Hang).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_peer_hides_no_other_ones_blocks_and_is_left_alone() {
+    let holder = offering().await;
+    ask(&holder, &prompt()).await;
+    let (silent, task) = silent().await;
+    let peers = [format!("http://{silent}"), format!("http://{}", holder.address)];
+    let settings = shared().fetching_from(peers.iter().map(String::as_str)).unwrap();
+    let worker = Running::sharing(slow(), settings).await;
+    // The holder has only part of this one, so the silent peer is waited for.
+    let (_, cached) = ask(&worker, &saying(12)).await;
+    assert!(cached > 256, "{cached} tokens were cached");
+    let mut other = prompt();
+    other["messages"] = user(&"something else, of some length. ".repeat(8));
+    ask(&worker, &other).await;
+    let counted = series(&worker, "overdraft_kv_blocks_rejected_total", "\"timeout\"").await;
+    assert_eq!(counted, 1, "the second request does not ask it");
+    task.abort();
 }
