@@ -18,7 +18,7 @@ use overdraft_wire::kv_blocks::{
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::{self, Break};
 use super::peer::Peer;
@@ -27,6 +27,9 @@ use super::{Inner, KvShare};
 /// Maximum time to find the peer with the longest prefix; never longer than half the time of
 /// recomputing.
 const LOOKUP_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Maximum attempts of one prompt to fetch, or to wait for whoever fetches the same.
+const TURNS_MAX: usize = 4;
 
 /// A prefix whose blocks are missing from number `leading` on.
 #[derive(Clone)]
@@ -75,26 +78,40 @@ impl KvShare {
         }
         let Some(mut wanted) = self.wanted(engine, tokens, salt).await else { return };
         self.0.metrics.missed(self.tokens(wanted.missing()));
-        match Turn::take(&self.0, wanted.keys[wanted.leading]) {
-            Ok(_turn) => {
-                // Whoever had the turn before may have brought it since it was found missing.
-                let before = wanted.leading;
-                let leading = engine.leading_blocks(wanted.prefix.clone()).await;
-                wanted.leading = leading.unwrap_or(before);
-                if 0 < wanted.missing() {
-                    wanted.leading += self.fetch(engine, &wanted, source).await;
+        // Waiting for others is to cost no longer than computing would have.
+        let until = Instant::now() + self.patience(&wanted);
+        for _ in 0..TURNS_MAX {
+            let before = wanted.leading;
+            let Some(key) = wanted.keys.get(before) else { break };
+            match Turn::take(&self.0, *key) {
+                Ok(_turn) => {
+                    // Whoever had the turn before may have brought it since it was found missing.
+                    // The turn is for this block alone: another one that is missing has its own.
+                    wanted.look_again(engine).await;
+                    if wanted.leading == before {
+                        wanted.leading += self.fetch(engine, &wanted, source).await;
+                        break;
+                    }
                 }
-            }
-            Err(mut other) => {
-                // It ends by dropping its side: an error is the end, too.
-                let patience = Duration::from(FETCH_TIME_MAX);
-                let _ended = timeout(patience, other.changed()).await;
-                let before = wanted.leading;
-                let leading = engine.leading_blocks(wanted.prefix.clone()).await;
-                wanted.leading = leading.unwrap_or(before);
+                Err(mut other) => {
+                    // It ends by dropping its side: an error is the end, too.
+                    let ended = timeout_at(until, other.changed()).await;
+                    wanted.look_again(engine).await;
+                    // What the other one did not get is not asked for again.
+                    if ended.is_err() || wanted.leading == before {
+                        break;
+                    }
+                }
             }
         }
         self.0.metrics.computed(count(wanted.missing()));
+    }
+
+    /// How long a prompt waits for the fetches of others, in all.
+    fn patience(&self, wanted: &Wanted) -> Duration {
+        let pace = self.beliefs().prefill.pace();
+        let tokens = self.tokens(wanted.missing());
+        Duration::from(pace.time_for(u64::from(tokens.get())).min(FETCH_TIME_MAX))
     }
 
     /// What the cache lacks of a prompt, if that is worth a thought.
@@ -295,6 +312,13 @@ impl KvShare {
 impl Wanted {
     fn missing(&self) -> usize {
         self.keys.len().saturating_sub(self.leading)
+    }
+
+    /// Asks the engine anew where the missing blocks begin.
+    async fn look_again(&mut self, engine: &EngineHandle) {
+        if let Ok(leading) = engine.leading_blocks(self.prefix.clone()).await {
+            self.leading = leading;
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! read from what came.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_engine::EchoSettings;
@@ -12,6 +13,7 @@ use overdraft_worker::KvShareSettings;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::support::{Running, user};
@@ -178,6 +180,8 @@ enum Mischief {
     Say(&'static [u8]),
     /// Takes the question and never answers.
     Hang,
+    /// Passes on what the holder says once it has a permit for it.
+    Hold(Arc<Semaphore>),
 }
 
 /// A peer that does mischief to what `holder` says, once for each connection.
@@ -189,11 +193,15 @@ async fn peer(holder: SocketAddr, mischief: Mischief) -> (SocketAddr, JoinHandle
         while let Ok((mut client, _)) = listener.accept().await {
             let mut question = vec![0; 1 << 16];
             let count = client.read(&mut question).await.unwrap_or(0);
-            let mut answer = match mischief {
+            let mut answer = match &mischief {
                 Mischief::Say(bytes) => bytes.to_vec(),
                 Mischief::Hang => {
                     held.push(client);
                     continue;
+                }
+                Mischief::Hold(gate) => {
+                    gate.acquire().await.unwrap().forget();
+                    relay(holder, &mut client, question[..count].to_vec()).await
                 }
                 Mischief::Flip(_) | Mischief::Cut(_) => {
                     relay(holder, &mut client, question[..count].to_vec()).await
@@ -203,10 +211,10 @@ async fn peer(holder: SocketAddr, mischief: Mischief) -> (SocketAddr, JoinHandle
             // The body is chunked: its first line says how long the chunk is.
             let line = answer[text.min(answer.len())..].iter().position(|byte| *byte == b'\n');
             let body = text + line.unwrap_or(0) + 1;
-            match mischief {
+            match &mischief {
                 Mischief::Flip(at) => answer[body + at] ^= 1,
                 Mischief::Cut(after) => answer.truncate(body + after),
-                Mischief::Say(_) | Mischief::Hang => {}
+                Mischief::Say(_) | Mischief::Hang | Mischief::Hold(_) => {}
             }
             let _sent = client.write_all(&answer).await;
         }
@@ -314,5 +322,60 @@ async fn a_silent_peer_hides_no_other_ones_blocks_and_is_left_alone() {
     ask(&worker, &other).await;
     let counted = series(&worker, "overdraft_kv_blocks_rejected_total", "\"timeout\"").await;
     assert_eq!(counted, 1, "the second request does not ask it");
+    task.abort();
+}
+
+/// Waits until prompts have missed more tokens than that: whoever missed them fetches or waits.
+async fn until_missed(worker: &Running, tokens: u64) {
+    while series(worker, "vllm:external_prefix_cache_queries_total", "").await <= tokens {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_prompt_waits_for_a_long_ones_fetch_no_longer_than_it_computes() {
+    let (silent, task) = silent().await;
+    let peer = format!("http://{silent}");
+    let settings = shared().fetching_from([peer.as_str()]).unwrap();
+    let slower = EchoSettings { token_delay: Duration::from_millis(5), ..slow() };
+    let worker = Running::sharing(slower, settings).await;
+    // They begin alike. The long one's fetch is given up after four seconds and more.
+    let (long, short) = (saying(24), saying(3));
+    let short = async {
+        until_missed(&worker, 0).await;
+        ask(&worker, &short).await
+    };
+    tokio::select! {
+        answer = ask(&worker, &long) => panic!("the long prompt was answered first: {answer:?}"),
+        (_, cached) = short => assert_eq!(cached, 0),
+    }
+    let given_up = series(&worker, "overdraft_kv_blocks_rejected_total", "\"timeout\"").await;
+    assert_eq!(given_up, 0, "the long prompt's fetch goes on");
+    task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prompts_that_begin_alike_are_both_fetched() {
+    let mut prompts = [prompt(), prompt()];
+    for (prompt, end) in prompts.iter_mut().zip(["one end of it. ", "another end. "]) {
+        let text = format!("what was said before, at some length. {}", end.repeat(20));
+        prompt["messages"] = user(&text);
+    }
+    let [one, other] = prompts;
+    let holder = offering().await;
+    ask(&holder, &one).await;
+    ask(&holder, &other).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let (address, task) = peer(holder.address, Mischief::Hold(Arc::clone(&gate))).await;
+    let worker = fetching_from(address).await;
+    // One alone misses less than 400 tokens: at more, both are here, and one waits for the other.
+    let opening = async {
+        until_missed(&worker, 400).await;
+        gate.add_permits(2);
+    };
+    let ((_, one), (_, other), ()) =
+        tokio::join!(ask(&worker, &one), ask(&worker, &other), opening);
+    assert!(240 < one && 240 < other, "{one} and {other} tokens were cached");
+    assert_eq!(series(&worker, "overdraft_kv_fetch_duration_seconds_count", "").await, 2);
     task.abort();
 }
