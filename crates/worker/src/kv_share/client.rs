@@ -62,9 +62,12 @@ impl Break {
         }
     }
 
-    /// Whether the peer had better be left alone for a while.
+    /// Whether the peer had better be left alone for a while: not where it serves others just now.
     pub(super) const fn is_the_peers(&self) -> bool {
-        !matches!(self, Self::NoRoom | Self::Engine(_))
+        !matches!(
+            self,
+            Self::NoRoom | Self::Engine(_) | Self::Refused(StatusCode::SERVICE_UNAVAILABLE)
+        )
     }
 }
 

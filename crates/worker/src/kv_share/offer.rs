@@ -11,7 +11,6 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use overdraft_engine::{BlockPrefix, EngineHandle};
 use overdraft_http::{Body, BoxError, RequestBody, read_body, reply};
-use overdraft_units::CacheSalt;
 use overdraft_wire::kv_blocks::{
     BLOCKS_HEADER, BLOCKS_PATH, BlockKey, BlocksAsk, BlocksOffer, FORMAT, write_envelope,
 };
@@ -49,48 +48,28 @@ pub(crate) async fn blocks(
     if ask.model != share.0.model {
         return Ok(other_model(share, &ask));
     }
-    let permit = Arc::clone(&share.0.offers).try_acquire_owned().map_err(|_| busy())?;
-    let salt = share.0.roots.salt_of(ask.root);
-    let Some(giving) = giving(worker, share, &ask, salt, permit).await? else {
-        return Ok(answer(0, Body::empty()));
-    };
-    // Who wants none asks how many there are.
+    let Some(salt) = share.0.roots.salt_of(ask.root) else { return Ok(answer(0, Body::empty())) };
+    let prefix = BlockPrefix { salt, tokens: Arc::from(ask.tokens.as_slice()) };
+    // Who wants none asks how many there are. That copies nothing, so it takes no place from those
+    // who fetch; the listener bounds how many ask.
     if ask.blocks.is_empty() {
-        return Ok(answer(giving.keys.len(), Body::empty()));
+        let leading = leading(worker, &prefix).await?;
+        return Ok(answer(leading.saturating_sub(ask.blocks.start), Body::empty()));
     }
-    let count = giving.keys.len();
+    let permit = Arc::clone(&share.0.offers).try_acquire_owned().map_err(|_| busy())?;
+    let (first, end) = (ask.blocks.start, leading(worker, &prefix).await?.min(ask.blocks.end));
+    let keys = ask.root.keys(&ask.tokens, share.0.block_size);
+    let keys: Vec<BlockKey> = keys.take(end).skip(first).collect();
+    let (share, engine) = (share.clone(), worker.engine.clone());
+    let count = keys.len();
+    let giving = Giving { share, engine, prefix, first, keys, given: 0, _permit: permit };
     Ok(answer(count, Body::unfold(giving, Giving::step)))
 }
 
-/// What there is from the first block wanted on, if anything.
-async fn giving(
-    worker: &Worker,
-    share: &KvShare,
-    ask: &BlocksAsk,
-    salt: Option<CacheSalt>,
-    permit: OwnedSemaphorePermit,
-) -> Result<Option<Giving>, ApiError> {
-    let Some(salt) = salt else { return Ok(None) };
-    let prefix = BlockPrefix { salt, tokens: Arc::from(ask.tokens.as_slice()) };
+/// How much of a prefix is in the cache.
+async fn leading(worker: &Worker, prefix: &BlockPrefix) -> Result<usize, ApiError> {
     let leading = worker.engine.leading_blocks(prefix.clone()).await;
-    let leading = leading.map_err(|error| ApiError::overloaded(error.to_string()))?;
-    let first = ask.blocks.start;
-    let end = if ask.blocks.is_empty() { leading } else { leading.min(ask.blocks.end) };
-    let keys = ask.root.keys(&ask.tokens, share.0.block_size);
-    let keys: Vec<BlockKey> = keys.take(end).skip(first).collect();
-    if keys.is_empty() {
-        return Ok(None);
-    }
-    let engine = worker.engine.clone();
-    Ok(Some(Giving {
-        share: share.clone(),
-        engine,
-        prefix,
-        first,
-        keys,
-        given: 0,
-        _permit: permit,
-    }))
+    leading.map_err(|error| ApiError::overloaded(error.to_string()))
 }
 
 /// An answer being sent.

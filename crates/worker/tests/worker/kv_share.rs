@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_engine::EchoSettings;
-use overdraft_units::{Blocks, Tokens};
+use overdraft_units::{Blocks, TokenId, Tokens};
+use overdraft_wire::kv_blocks::{BlocksAsk, KvModel};
 use overdraft_worker::KvShareSettings;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::{Running, user};
 
@@ -378,4 +379,49 @@ async fn prompts_that_begin_alike_are_both_fetched() {
     assert!(240 < one && 240 < other, "{one} and {other} tokens were cached");
     assert_eq!(series(&worker, "overdraft_kv_fetch_duration_seconds_count", "").await, 2);
     task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_is_busy_is_asked_again_by_the_next_prompt() {
+    let busy = Mischief::Say(b"HTTP/1.1 503 busy\r\ncontent-length: 0\r\n\r\n");
+    let (address, task) = peer(SocketAddr::from(([127, 0, 0, 1], 1)), busy).await;
+    let worker = fetching_from(address).await;
+    for asked in 1..=2 {
+        let mut body = prompt();
+        body["messages"] = user(&format!("{asked} said something of some length. ").repeat(8));
+        assert_eq!(ask(&worker, &body).await.1, 0);
+        let counted = series(&worker, "overdraft_kv_blocks_rejected_total", "\"busy\"").await;
+        assert_eq!(counted, asked);
+    }
+    task.abort();
+}
+
+/// The status of an answer to who wants these blocks of a prefix that nobody has.
+async fn status_for(holder: Arc<Running>, blocks: std::ops::Range<usize>) -> u16 {
+    let model = KvModel::read(&b"echo"[..], "echo by 16").unwrap();
+    let tokens = vec![TokenId(7); 16];
+    let ask = BlocksAsk { model, root: model.root(None), tokens, blocks };
+    let body: Value = serde_json::from_slice(&ask.to_json()).unwrap();
+    let token = format!("authorization: Bearer {SECRET}\r\n");
+    holder.post_with(&token, "/kv/blocks", &body).await.status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_how_many_blocks_there_are_needs_no_place_among_those_who_fetch() {
+    let slower = EchoSettings { token_delay: Duration::from_millis(3), ..slow() };
+    let holder = Arc::new(Running::sharing(slower, shared().offering()).await);
+    // Two steps of more than a second each; the engine tells of its blocks between them.
+    let mut computed = JoinSet::new();
+    let computing = Arc::clone(&holder);
+    computed.spawn(async move { computing.chat(&saying(24)).await.status });
+    holder.until(|stats| 0 < stats.batch.running).await;
+    let mut fetching = JoinSet::new();
+    for _ in 0..5 {
+        fetching.spawn(status_for(Arc::clone(&holder), 0..1));
+    }
+    // Four have the places and wait for the step's end, the fifth is told at once.
+    assert_eq!(fetching.join_next().await.unwrap().unwrap(), 503);
+    assert_eq!(status_for(Arc::clone(&holder), 0..0).await, 200);
+    assert!(fetching.join_all().await.into_iter().all(|status| status == 200));
+    assert_eq!(computed.join_next().await.unwrap().unwrap(), 200);
 }
