@@ -39,6 +39,6 @@ pub use self::exchange::{Access, Exchange, RecordSource};
 pub use self::limits::{Http2Limits, Limits};
 pub use self::operator::{is_host_trusted, is_operator, presents};
 pub use self::request_body::{RequestBody, read_body};
-pub use self::server::{Drained, Server};
+pub use self::server::{Drained, Server, prepare_stream};
 pub use self::service::Service;
 pub use self::wake_coalescer::WakeCoalescer;

@@ -129,7 +129,7 @@ impl<S: Service> Connections<S> {
         let Ok(peer) = stream.peer_addr() else {
             return; // gone before it was greeted
         };
-        prepare(&stream);
+        prepare_stream(&stream);
         let (shared, drain) = (Arc::clone(&self.shared), self.drain.subscribe());
         let (room, vital) = (Arc::clone(&self.room), Arc::clone(&self.vital));
         if let Ok(permit) = Arc::clone(&room).try_acquire_owned() {
@@ -207,8 +207,9 @@ async fn accept(listener: &TcpListener, room: &Semaphore, vital: &Semaphore) -> 
     }
 }
 
-/// Small events must leave at once, and a client whose machine vanished must be noticed.
-fn prepare(stream: &TcpStream) {
+/// Sets a connection's socket up: small events must leave at once, and a client whose machine
+/// vanished must be noticed.
+pub fn prepare_stream(stream: &TcpStream) {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
     let set =
         stream.set_nodelay(true).and_then(|()| SockRef::from(stream).set_tcp_keepalive(&keepalive));

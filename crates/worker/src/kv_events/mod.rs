@@ -8,6 +8,7 @@
 //! **Invariant:** the numbered batches of subscription and replay are exactly the changes of the
 //! cache; a missing number stands for all lost changes.
 
+mod connections;
 mod observer;
 mod publisher;
 mod replay;

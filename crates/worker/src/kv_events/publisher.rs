@@ -1,15 +1,14 @@
 //! `ZeroMQ` publisher: sends batches to subscribers and serves replays.
 //!
 //! One task numbers the batches; each connection has a task of its own, which all end with it. A
-//! slow subscriber loses batches instead of holding others up, and requests a replay.
+//! slow subscriber loses batches instead of holding others up, and requests a replay. The two
+//! sockets have places of their own: who asks for replays keeps nobody from subscribing.
 //!
-//! **Invariant:** the number of connections, the queue of each and the time of each write are
-//! bounded.
+//! **Invariant:** the queue of each subscriber and its topics are bounded.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use overdraft_engine::CacheChanges;
@@ -20,31 +19,20 @@ use overdraft_wire::kv_events::{
     Batch, EngineHash, ExtraKeys, KvEvent, REPLAY_END, Removed, Stored, encode, read_sequence,
     write_sequence,
 };
-use overdraft_wire::zmtp::{Reader, SocketKind, ZmtpError, opening, write_message};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use overdraft_wire::zmtp::{SocketKind, write_message};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, mpsc};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 
+use super::connections::{ConnectionEnd, Connections, Peer, accept};
 use super::replay::Replay;
 use super::salts::Salts;
 use super::settings::KvEventsSettings;
-
-/// Maximum connections at once, of subscribers and replays together.
-const CONNECTIONS_MAX: usize = 64;
 
 /// Maximum batches queued for a subscriber (high-water mark); it loses the oldest beyond that.
 const BEHIND_MAX: usize = 1_024;
 
 /// Maximum topics of one subscriber.
 const TOPICS_MAX: usize = 64;
-
-/// A write that takes longer than this ends the connection.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long to wait after the system refused a connection; it is short of something.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The medium of all our pages, in vLLM's word.
 const MEDIUM: &str = "GPU";
@@ -55,7 +43,8 @@ pub struct KvPublisher {
     subscribers: TcpListener,
     replays: Option<TcpListener>,
     changes: mpsc::Receiver<Vec<CacheChanges>>,
-    connections: JoinSet<()>,
+    subscribed: Connections,
+    replaying: Connections,
     shared: Arc<Shared>,
     salts: Arc<Salts>,
     block_size: u32,
@@ -68,19 +57,6 @@ struct Shared {
     topic: String,
     live: broadcast::Sender<Bytes>,
     replay: Mutex<Replay>,
-}
-
-/// Why a connection ended; nobody is to blame.
-#[derive(Debug, thiserror::Error)]
-enum ConnectionEnd {
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    #[error(transparent)]
-    Zmtp(#[from] ZmtpError),
-    #[error("the peer went away")]
-    Gone,
-    #[error("the peer takes nothing any more")]
-    Stuck,
 }
 
 impl KvPublisher {
@@ -101,7 +77,8 @@ impl KvPublisher {
             subscribers,
             replays,
             changes,
-            connections: JoinSet::new(),
+            subscribed: Connections::of("subscription"),
+            replaying: Connections::of("replay"),
             shared: Arc::new(shared),
             salts,
             block_size: block_size.get(),
@@ -120,20 +97,21 @@ impl KvPublisher {
 
     async fn run(mut self) -> Infallible {
         loop {
-            let room = self.connections.len() < CONNECTIONS_MAX;
+            let (subscribes, replays) = (self.subscribed.has_room(), self.replaying.has_room());
             tokio::select! {
                 biased;
                 Some(changes) = self.changes.recv() => self.publish(changes),
-                peer = accept(Some(&self.subscribers)), if room => {
+                peer = accept(Some(&self.subscribers)), if subscribes => {
                     let shared = Arc::clone(&self.shared);
                     // From here on it misses nothing, whenever its task gets its turn.
                     let live = shared.live.subscribe();
-                    self.connections.spawn(tell_end(serve_subscriber(peer, shared, live)));
+                    self.subscribed.add(serve_subscriber(peer, shared, live));
                 }
-                peer = accept(self.replays.as_ref()), if room => {
-                    self.connections.spawn(tell_end(serve_replays(peer, Arc::clone(&self.shared))));
+                peer = accept(self.replays.as_ref()), if replays => {
+                    self.replaying.add(serve_replays(peer, Arc::clone(&self.shared)));
                 }
-                Some(_) = self.connections.join_next() => {}
+                Some(()) = self.subscribed.ended() => {}
+                Some(()) = self.replaying.ended() => {}
                 else => std::future::pending().await,
             }
         }
@@ -212,57 +190,6 @@ const fn hash(name: PageName) -> EngineHash {
     EngineHash::Number(name.0)
 }
 
-/// The next connection; none ever without a listener.
-async fn accept(listener: Option<&TcpListener>) -> TcpStream {
-    let Some(listener) = listener else { return std::future::pending().await };
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection for KV events was refused by the system");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-async fn tell_end(connection: impl Future<Output = ConnectionEnd>) {
-    let end = connection.await;
-    tracing::debug!(%end, "a connection for KV events has ended");
-}
-
-/// A connection as seen by its task.
-struct Peer {
-    stream: TcpStream,
-    reader: Reader,
-}
-
-impl Peer {
-    async fn open(stream: TcpStream, kind: SocketKind) -> Result<Self, ConnectionEnd> {
-        let mut peer = Self { stream, reader: Reader::new(kind) };
-        peer.stream.set_nodelay(true)?;
-        peer.write(&opening(kind)).await?;
-        Ok(peer)
-    }
-
-    /// The next message; cancelling it loses nothing.
-    async fn receive(&mut self) -> Result<Vec<Bytes>, ConnectionEnd> {
-        loop {
-            if let Some(message) = self.reader.next_message()? {
-                return Ok(message);
-            }
-            if self.stream.read_buf(self.reader.buffer()).await? == 0 {
-                return Err(ConnectionEnd::Gone);
-            }
-        }
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionEnd> {
-        let writing = timeout(WRITE_TIMEOUT, self.stream.write_all(bytes));
-        writing.await.map_err(|_| ConnectionEnd::Stuck)?.map_err(ConnectionEnd::Io)
-    }
-}
-
 async fn serve_subscriber(
     stream: TcpStream,
     shared: Arc<Shared>,
@@ -285,6 +212,9 @@ async fn serve_subscriber(
         };
         if let Err(end) = done {
             return end;
+        }
+        if !topics.is_empty() {
+            peer.settle();
         }
     }
 }

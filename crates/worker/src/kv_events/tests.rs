@@ -1,11 +1,23 @@
-//! What publishing promises where no socket is needed, one sentence per test.
+//! What publishing promises where no engine is needed, one sentence per test.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use overdraft_units::CacheSalt;
+use overdraft_units::{BlockSize, CacheSalt};
+use overdraft_wire::kv_events::Source;
+use overdraft_wire::zmtp::{SocketKind, opening, subscription};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
+use super::connections::CONNECTIONS_MAX;
 use super::replay::Replay;
 use super::salts::Salts;
 use super::settings::{KvEventsError, KvEventsSettings};
+use super::{KvEvents, KvPublisher};
+
+/// Longer than any deadline here. Where time is paused, a wait for nothing is over at once.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[test]
 fn a_configuration_of_vllm_is_taken() {
@@ -99,4 +111,73 @@ fn the_last_salts_are_known_and_the_others_are_no_clients() {
     }
     assert_eq!(salts.text(CacheSalt(4_999)).as_str(), "salt 4999");
     assert_eq!(salts.text(CacheSalt(1)).as_str(), "\u{0}0000000000000001");
+}
+
+async fn publishing() -> (Source, KvPublisher) {
+    let block_size = BlockSize::new(16).unwrap();
+    let bound = KvEvents::bind(&KvEventsSettings::loopback(), block_size).await;
+    let (events, publisher) = bound.unwrap();
+    (events.source().clone(), publisher)
+}
+
+/// Connections that have said this and nothing else.
+async fn connect(endpoint: &str, count: usize, said: &[u8]) -> Vec<TcpStream> {
+    let address = endpoint.strip_prefix("tcp://").unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        streams.push(stream);
+    }
+    streams
+}
+
+/// Whether one more connection is greeted.
+async fn is_served(endpoint: &str) -> bool {
+    let mut streams = connect(endpoint, 1, b"").await;
+    let greeting = streams[0].read_u8();
+    timeout(PATIENCE, greeting).await.is_ok_and(|first| first.unwrap() == 0xff)
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_say_nothing_make_room_for_others() {
+    let (source, publisher) = publishing().await;
+    let serving = async {
+        let replays = source.replay_endpoint.as_ref().unwrap();
+        for endpoint in [&source.endpoint, replays] {
+            let silent = connect(endpoint, CONNECTIONS_MAX, b"").await;
+            assert!(is_served(endpoint).await, "{endpoint}");
+            drop(silent);
+        }
+    };
+    publisher.beside(serving).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replays_take_no_place_from_subscribers() {
+    let (source, publisher) = publishing().await;
+    let serving = async {
+        let replays = source.replay_endpoint.as_ref().unwrap();
+        let asking = connect(replays, CONNECTIONS_MAX, &opening(SocketKind::Dealer)).await;
+        assert!(!is_served(replays).await, "all of its places are taken");
+        assert!(is_served(&source.endpoint).await);
+        drop(asking);
+    };
+    publisher.beside(serving).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_may_be_silent_once_it_has_subscribed() {
+    let (source, publisher) = publishing().await;
+    let greeted = opening(SocketKind::Subscriber);
+    let subscribed = [greeted.as_slice(), subscription("").as_slice()].concat();
+    let serving = async {
+        for (said, stays) in [(greeted, false), (subscribed, true)] {
+            let mut streams = connect(&source.endpoint, 1, &said).await;
+            let mut heard = Vec::new();
+            let ended = timeout(PATIENCE, streams[0].read_to_end(&mut heard)).await;
+            assert_eq!(ended.is_err(), stays);
+        }
+    };
+    publisher.beside(serving).await;
 }
