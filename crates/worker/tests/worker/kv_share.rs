@@ -425,3 +425,32 @@ async fn who_asks_how_many_blocks_there_are_needs_no_place_among_those_who_fetch
     assert!(fetching.join_all().await.into_iter().all(|status| status == 200));
     assert_eq!(computed.join_next().await.unwrap().unwrap(), 200);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_that_the_engine_took_after_the_time_was_over_are_counted() {
+    let holder = offering().await;
+    ask(&holder, &prompt()).await;
+    // A step of 512 tokens takes half a second, the prompt's 272 tokens a quarter.
+    let busy = EchoSettings {
+        blocks: Blocks::new(512),
+        context: Tokens::new(4096),
+        token_delay: Duration::from_millis(1),
+        ..slow()
+    };
+    let peer = format!("http://{}", holder.address);
+    let settings = shared().fetching_from([peer.as_str()]).unwrap();
+    let worker = Running::sharing(busy, settings).await;
+    let mut long = prompt();
+    long["messages"] = user(&"something else, of some length. ".repeat(100));
+    // Its blocks come within the third of the long prompt's steps from there on.
+    let fetched = async {
+        worker.until(|stats| 0 < stats.batch.running).await;
+        ask(&worker, &prompt()).await
+    };
+    let (_, (_, cached)) = tokio::join!(ask(&worker, &long), fetched);
+    assert!(cached > 256, "{cached} tokens were cached");
+    let late = series(&worker, "overdraft_kv_blocks_rejected_total", "\"timeout\"").await;
+    assert_eq!(late, 1, "the time was over");
+    let blocks = series(&worker, "overdraft_kv_blocks_fetched_total", "").await;
+    assert_eq!(blocks, cached / 16);
+}
