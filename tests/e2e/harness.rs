@@ -50,6 +50,13 @@ impl Server {
         Self::start("serve", ANYWHERE, arguments)
     }
 
+    /// The same where the system lets it open so many files.
+    pub(crate) fn serve_with_files(files: u32, arguments: &[&str]) -> Self {
+        let mut program = Command::new("sh");
+        program.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &files.to_string()]).arg(binary());
+        Self::start_by(program, "serve", ANYWHERE, arguments)
+    }
+
     /// `overdraft worker` on a free port.
     pub(crate) fn worker(arguments: &[&str]) -> Self {
         Self::start("worker", ANYWHERE, arguments)
@@ -66,7 +73,16 @@ impl Server {
     }
 
     fn start(command: &str, listen: SocketAddr, arguments: &[&str]) -> Self {
-        let mut child = Command::new(binary())
+        Self::start_by(Command::new(binary()), command, listen, arguments)
+    }
+
+    fn start_by(
+        mut program: Command,
+        command: &str,
+        listen: SocketAddr,
+        arguments: &[&str],
+    ) -> Self {
+        let mut child = program
             .args([command, "--listen", &listen.to_string()])
             .args(arguments)
             .stderr(Stdio::piped())

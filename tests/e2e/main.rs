@@ -11,6 +11,7 @@ mod deciding;
 mod dialects;
 mod doctor;
 mod documented;
+mod few_files;
 mod first_steps;
 mod harness;
 mod keys;

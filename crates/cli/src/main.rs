@@ -25,6 +25,7 @@ mod kv_share_options;
 mod listen_options;
 mod log_options;
 mod mishap_options;
+mod open_files;
 mod parallel;
 mod parity;
 mod plain_text;

@@ -22,7 +22,7 @@ use crate::listen_options::{ListenOptions, address, bind};
 use crate::log_options::LogOptions;
 use crate::service_manager::{self, State};
 use crate::speculation_options::SpeculationOptions;
-use crate::{parity, ready, reload, settings, signals};
+use crate::{open_files, parity, ready, reload, settings, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -113,6 +113,8 @@ struct Settle {
     engines: Vec<EngineHandle>,
     /// What the file last said of guessing.
     said: Mutex<Speculation>,
+    /// How many files this process may open.
+    files: u64,
 }
 
 impl Settle {
@@ -144,6 +146,9 @@ impl Settle {
         let workers = elsewhere.into_iter().chain(embedded.iter().cloned()).collect();
         let mut settings = settings::gateway(config, workers);
         settings.listen.drain = self.drain.unwrap_or(settings.listen.drain);
+        // A client's, the gateway's to the worker, and the worker's own where that runs here.
+        let each = if embedded.is_empty() { 2 } else { 3 };
+        open_files::bound(&mut settings.listen, self.files, each);
         settings.routing.names_prefixes = self.names_prefixes;
         if let Some(policy) = self.policy {
             settings.routing.route.policy = policy;
@@ -211,6 +216,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
         speculation: flags,
         engines: fleet.engines.clone(),
         said: Mutex::new(config.speculation.clone()),
+        files: open_files::raise(open_files::needed(&config)),
     };
     let (keep, settings) = tokio::sync::watch::channel(settle.settings(&config));
     if let Some((loader, loaded)) = file {

@@ -18,7 +18,7 @@ use crate::log_options::LogOptions;
 use crate::service_manager::{self, State};
 use crate::simulated::{self, Asked, SimulateOptions};
 use crate::speculation_options::{DrafterOptions, SpeculationOptions};
-use crate::{listen_options, signals};
+use crate::{listen_options, open_files, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -100,6 +100,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     if let Some(Asked::List(catalogue)) = &asked {
         return simulated::show(catalogue);
     }
+    open_files::raise(0);
     let listeners = listeners(arguments.listen, arguments.simulate.workers).await?;
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;

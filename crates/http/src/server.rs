@@ -20,12 +20,16 @@ use crate::acceptor::{Client, Scope};
 use crate::body_budget::BodyBudget;
 use crate::connection;
 use crate::drain::{DrainSignal, Stage};
+use crate::idle_connections::IdleConnections;
 use crate::limits::Limits;
 use crate::service::Service;
 use crate::shared::Shared;
 
 /// After an accept that failed, for want of file descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What Linux and macOS say where the system (`ENFILE`) or the process (`EMFILE`) may open no more files.
+const OUT_OF_FILES: [i32; 2] = [23, 24];
 
 /// Between asking streams to end and aborting them.
 const CUT_GRACE: Duration = Duration::from_secs(1);
@@ -119,7 +123,9 @@ impl<S: Service> Connections<S> {
                 biased;
                 () = &mut end => return,
                 Some(ended) = self.tasks.join_next() => report(ended),
-                stream = accept(listener, &self.room, &self.vital) => self.greet(stream),
+                stream = accept(listener, &self.room, &self.vital, &self.shared.idle) => {
+                    self.greet(stream);
+                }
             }
         }
     }
@@ -189,7 +195,12 @@ fn semaphore(permits: usize) -> Arc<Semaphore> {
 }
 
 /// The next connection, once there is room for it or for its asking what is vital.
-async fn accept(listener: &TcpListener, room: &Semaphore, vital: &Semaphore) -> TcpStream {
+async fn accept(
+    listener: &TcpListener,
+    room: &Semaphore,
+    vital: &Semaphore,
+    idle: &IdleConnections,
+) -> TcpStream {
     let found = tokio::select! {
         permit = room.acquire() => permit,
         permit = vital.acquire() => permit,
@@ -201,9 +212,17 @@ async fn accept(listener: &TcpListener, room: &Semaphore, vital: &Semaphore) -> 
             Ok((stream, _)) => return stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
+                make_room(&error, idle);
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+/// Closes the connection that has been idle for longest, where a new one lacks a file.
+fn make_room(error: &std::io::Error, idle: &IdleConnections) {
+    if error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code)) {
+        idle.close_longest();
     }
 }
 
@@ -215,5 +234,25 @@ pub fn prepare_stream(stream: &TcpStream) {
         stream.set_nodelay(true).and_then(|()| SockRef::from(stream).set_tcp_keepalive(&keepalive));
     if let Err(error) = set {
         tracing::debug!(%error, "a socket option could not be set");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::line::Line;
+
+    #[tokio::test]
+    async fn where_files_are_short_the_connection_that_is_idle_for_longest_makes_room() {
+        let (idle, line) = (Arc::new(IdleConnections::default()), Arc::new(Line::default()));
+        let _entered = idle.enter(&line);
+        line.note_idle(&Context::from_waker(Waker::noop()));
+        make_room(&Error::from(std::io::ErrorKind::ConnectionAborted), &idle);
+        assert!(!line.is_ousted(), "a client that has gone takes no room");
+        make_room(&Error::from_raw_os_error(OUT_OF_FILES[1]), &idle);
+        assert!(line.is_ousted());
     }
 }

@@ -291,6 +291,7 @@ async fn a_request_needs_one_good_host() {
     assert_eq!(old.ask("GET /hello HTTP/1.0\r\n\r\n").await.status, 200);
 }
 
+// Faults: 79
 #[tokio::test]
 async fn bodies_that_others_have_no_room_for_are_refused() {
     let limits = Limits { body_bytes: 1 << 20, bodies_bytes: 600_000, body: NEVER, ..quick() };

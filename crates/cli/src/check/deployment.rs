@@ -7,9 +7,7 @@ use overdraft_telemetry::calendar_time;
 use overdraft_tls::{ClientTls, Offers, ServerTls};
 
 use super::finding::{Finding, Report, Verdict};
-
-/// Files that a gateway has open beside its connections.
-const FILES_BESIDE: u64 = 64;
+use crate::open_files;
 
 /// How long before its end a key is told of: time enough to make another and hand it out.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -108,8 +106,7 @@ fn expiring(config: &Config, now: Timestamp) -> Option<Finding> {
 /// Fewer open files than connections.
 fn open_files(config: &Config, files: Option<u64>) -> Option<Finding> {
     let files = files?;
-    // Each request has a connection to its client and one to its worker.
-    let needed = u64::from(config.limits.requests) * 2 + FILES_BESIDE;
+    let needed = open_files::needed(config);
     (files < needed).then(|| {
         let message = format!(
             "this process may open {files} files, and `limits.requests` of {} take {needed}",
@@ -121,11 +118,11 @@ fn open_files(config: &Config, files: Option<u64>) -> Option<Finding> {
     })
 }
 
-/// The soft limit on open files, as Linux tells it.
+/// The hard limit on open files, as Linux tells it: `serve` raises the soft one to it.
 fn files_max(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    let soft = line.split_whitespace().next()?;
-    if soft == "unlimited" { Some(u64::MAX) } else { soft.parse().ok() }
+    let hard = line.split_whitespace().nth(1)?;
+    if hard == "unlimited" { Some(u64::MAX) } else { hard.parse().ok() }
 }
 
 #[cfg(test)]
@@ -209,7 +206,7 @@ mod tests {
     #[test]
     fn a_limit_on_files_below_the_limit_on_requests_is_told_of() {
         let page = "Max processes  1  1  processes\nMax open files            1024   4096  files\n";
-        assert_eq!(files_max(page), Some(1_024));
+        assert_eq!(files_max(page), Some(4_096));
         let finding = open_files(&config(""), Some(1_024)).expect("4,096 requests take more");
         assert!(finding.message.contains("take 8256"), "{}", finding.message);
         assert_eq!(open_files(&config(""), Some(65_536)), None);

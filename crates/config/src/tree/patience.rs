@@ -119,8 +119,9 @@ pub struct Limits {
     pub requests: u32,
     /// Streams among them.
     pub streams: u32,
-    /// Connections of clients; without it, twice `requests`. The next one takes the place of one that is idle; where
-    /// none is, it is answered what is asked for health and metrics, and nothing else.
+    /// Connections of clients; without it, twice `requests`, and never more than the limit on open files allows. The
+    /// next one takes the place of one that is idle; where none is, it is answered what is asked for health and
+    /// metrics, and nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
     /// Bytes of one request's body, and of the kept responses that it goes on from.
