@@ -440,26 +440,38 @@ async fn where_a_token_went_with_an_event_that_is_no_json_the_answer_goes_on_fro
     }
 }
 
-// Faults: 33
+// Faults: 32, 33
 #[tokio::test]
 async fn bytes_that_are_no_text_are_told_to_nobody() {
-    let ([mut first, mut second], gateway) = pair().await;
-    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
-    let mut call = first.call().await;
-    call.stream().await;
-    call.chunk(&token("one")).await;
-    let bytes = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n";
-    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
-    chunk.extend_from_slice(bytes);
-    chunk.extend_from_slice(b"\r\n");
-    call.write(chunk).await;
-    let mut call = second.call().await;
-    call.stream().await;
-    call.chunk(&format!("{}{}{DONE}", token("one two"), finish("stop"))).await;
-    call.end().await;
-    // Whatever is no UTF-8 would end the reading of it.
-    let (text, events, end) = text(&mut client).await;
-    assert_eq!((text.as_str(), end), ("one two", End::Clean), "{events}");
+    let no_text = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n";
+    let no_json = b"data: {\"choices\":[{\"delta\":{\"content\": \n\n";
+    for bytes in [&no_text[..], no_json] {
+        for (headers, more) in [("", ""), ("x-overdraft-resume: off\r\n", ""), ("", r#","n":2"#)] {
+            let ([mut first, mut second], gateway) = pair().await;
+            let mut client = gateway.client().await;
+            let body = chat(&format!(r#","stream":true,"temperature":0{more}"#));
+            client.post_with(CHAT, headers, &body).await;
+            let mut call = first.call().await;
+            call.stream().await;
+            call.chunk(&token("one")).await;
+            let size = format!("{:x}\r\n", bytes.len());
+            call.write([size.as_bytes(), bytes, b"\r\n"].concat()).await;
+            let is_resumed = headers.is_empty() && more.is_empty();
+            if is_resumed {
+                let mut call = second.call().await;
+                call.stream().await;
+                call.chunk(&format!("{}{}{DONE}", token("one two"), finish("stop"))).await;
+                call.end().await;
+            }
+            // Whatever is no UTF-8 would end the reading of it.
+            let (text, events, end) = text(&mut client).await;
+            let expected = if is_resumed { ("one two", End::Clean) } else { ("one", End::Aborted) };
+            assert_eq!((text.as_str(), end), expected, "{headers}{more}: {events}");
+            let is_told = events.contains("an event of it is not ");
+            assert!(is_told != is_resumed && second.is_idle(), "{headers}{more}: {events}");
+            assert!(!events.contains("\"content\": \n"), "{headers}{more}: {events}");
+        }
+    }
 }
 
 // Faults: 40

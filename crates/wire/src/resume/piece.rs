@@ -90,8 +90,13 @@ impl<'a> Piece<'a> {
     /// Reads an event's data.
     ///
     /// # Errors
-    /// [`NotJson`] for what begins as an object and is none; what is no object is a piece that says nothing.
+    /// [`NotJson`] for what is not UTF-8, and for what begins as an object and is none; what is no object is a piece
+    /// that says nothing.
     pub fn parse(data: &'a [u8]) -> Result<Self, NotJson> {
+        // The parser looks at the members alone that it is asked for, and all of them are told.
+        if simdutf8::basic::from_utf8(data).is_err() {
+            return Err(NotJson);
+        }
         match serde_json::from_slice::<Raw<'a>>(data) {
             Ok(raw) => Ok(raw.into()),
             Err(error) if error.is_data() && serde_json::from_slice::<IgnoredAny>(data).is_ok() => {

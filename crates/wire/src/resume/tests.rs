@@ -96,7 +96,10 @@ fn a_piece_says_what_a_chunk_says() {
         ("a\n", Some(vec![5]), Some("stop"))
     );
     assert_eq!(piece.usage.map(|usage| usage.prompt), Some(3));
-    assert_eq!(Piece::parse(b"{\"id\":\"x").unwrap_err(), NotJson);
+    for broken in [&b"{\"id\":\"x"[..], b"{\"unknown\":\"\xff\"}", b"\xff"] {
+        assert_eq!(Piece::parse(broken).unwrap_err(), NotJson);
+    }
+    assert!(!Piece::parse(b"not json").unwrap().has_choice);
     assert!(Piece::parse(br#"{"choices":[{"delta":{"content":[1]}}]}"#).unwrap().is_strange);
 }
 

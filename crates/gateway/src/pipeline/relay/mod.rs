@@ -10,6 +10,7 @@ mod continuation;
 mod error_shape;
 mod last_event;
 mod opening;
+mod readable;
 mod stream;
 mod time_limits;
 mod watch;

@@ -27,7 +27,10 @@ use tokio::time::Instant;
 
 use super::time_limits::TimeLimits;
 use super::watch::count_events;
-use super::{Continuation, Fault, Opened, Outcome, Resumed, Resuming, Verdict, Watch, note_used};
+use super::{
+    Continuation, Fault, Opened, Outcome, Passed, Resumed, Resuming, Verdict, Watch, note_used,
+    readable,
+};
 use crate::dispatch::{Lease, Used};
 use crate::pipeline::deadline::Deadline;
 use crate::pipeline::facts::SharedFacts;
@@ -123,12 +126,10 @@ impl Stream {
     /// Has its continuation see what is to be given out, and goes by what that amounts to; `fault` says why nothing
     /// may follow.
     fn pass(&mut self, events: Bytes, fault: Option<Fault>) -> Bytes {
-        let (events, verdict) = match &mut self.continuation {
-            Some(continuation) if !events.is_empty() => {
-                let passed = continuation.pass(&events);
-                (passed.events, passed.verdict)
-            }
-            _ => (events, Verdict::GoesOn),
+        let Passed { events, verdict } = match &mut self.continuation {
+            Some(continuation) if !events.is_empty() => continuation.pass(&events),
+            None if self.watch.has_events() => readable::pass(events),
+            _ => Passed { events, verdict: Verdict::GoesOn },
         };
         self.count(&events);
         match (verdict, fault) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::watch::{Seen, Watch};
-use super::{Fault, whole};
+use super::{Fault, Passed, Verdict, readable, whole};
 use crate::dispatch::Used;
 use crate::pipeline::usage::Counts;
 
@@ -169,6 +169,32 @@ fn the_fingerprint_of_counts_that_are_kept_back_goes_to_the_event_that_finishes(
     feed(&mut watch, &[end.as_bytes()]);
     assert_eq!(watch.rest().as_deref(), Some(end.as_bytes()));
     assert_eq!(watch.rest(), None);
+}
+
+#[test]
+fn nothing_is_let_through_from_an_event_on_that_no_client_can_read() {
+    #[track_caller]
+    fn check(broken: &[u8], why: Option<&str>) {
+        let one = format!("{}: keep-alive\n\ndata: not json\n\n", token("a"));
+        let all = [one.as_bytes(), broken, DONE.as_bytes()].concat();
+        let Passed { events, verdict } = readable::pass(Bytes::from(all.clone()));
+        match verdict {
+            Verdict::Failed(Fault::Broken(told)) => {
+                assert_eq!((&events[..], Some(told.as_str())), (one.as_bytes(), why));
+            }
+            _ => assert_eq!((events.to_vec(), None), (all, why)),
+        }
+    }
+    check(token("\u{e4}").as_bytes(), None);
+    check(b"data: {\"choices\":\r\ndata: []}\r\n\r\n", None);
+    let (no_text, no_json) =
+        (Some("an event of it is not UTF-8"), Some("an event of it is not JSON"));
+    check(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n", no_text);
+    check(b"data: \xff\n\n", no_text);
+    check(b"data: {\"choices\":[{\"delta\":{\"content\": \n\n", no_json);
+    // One whose last line end may be half of another is as whole.
+    let Passed { verdict, .. } = readable::pass(Bytes::from_static(b"data: {\r\r"));
+    assert!(matches!(verdict, Verdict::Failed(_)));
 }
 
 #[test]
