@@ -93,6 +93,8 @@ async fn whatever_a_worker_does_before_the_first_byte_another_one_answers() {
         "gzip",
         "huge head",
         "half a body",
+        "a length too long",
+        "a length too short",
         "two lengths",
         "a folded header",
         "aborted",
@@ -131,15 +133,8 @@ async fn suffer(mut call: Call, fate: &str) {
         "redirect" => {
             call.write("HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n").await;
         }
-        "html" => {
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";
-            call.write(format!("{head}<html>")).await;
-        }
-        "gzip" => {
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
-                        content-encoding: gzip\r\ncontent-length: 2\r\n\r\n";
-            call.write(format!("{head}{{}}")).await;
-        }
+        "html" => call.write(typed(200, "text/html", ANSWER)).await,
+        "gzip" => call.write(framed("content-encoding: gzip\r\n", ANSWER.len())).await,
         "huge head" => {
             let line = format!("x-filler: {}\r\n", "f".repeat(1_000));
             // The gateway hangs up in the middle of it, which the mock may notice.
@@ -152,16 +147,18 @@ async fn suffer(mut call: Call, fate: &str) {
             call.write(format!("{head}{{")).await;
             call.close().await;
         }
+        "a length too long" => {
+            call.write(framed("", ANSWER.len() + 1)).await;
+            call.close().await;
+        }
+        "a length too short" => call.write(framed("", ANSWER.len() - 1)).await,
         "two lengths" => {
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
-                        content-length: 2\r\ncontent-length: 3\r\n\r\n";
-            call.write(format!("{head}{{}}")).await;
+            // The first and the last of them are right.
+            let (right, wrong) = (ANSWER.len(), ANSWER.len() + 1);
+            let lines = format!("content-length: {right}\r\ncontent-length: {wrong}\r\n");
+            call.write(framed(&lines, right)).await;
         }
-        "a folded header" => {
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-a: one\r\n two\r\n\
-                        content-length: 2\r\n\r\n";
-            call.write(format!("{head}{{}}")).await;
-        }
+        "a folded header" => call.write(framed("x-a: one\r\n two\r\n", ANSWER.len())).await,
         "aborted" => {
             call.answer(200, r#"{"choices":[{"index":0,"finish_reason": "abort"}]}"#).await;
         }
@@ -182,6 +179,26 @@ async fn suffer(mut call: Call, fate: &str) {
         }
         other => panic!("`{other}` is no fate"),
     }
+}
+
+/// A whole answer, with these header lines and this length in its head.
+fn framed(lines: &str, length: usize) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{lines}content-length: {length}\r\n\r\n{ANSWER}"
+    )
+}
+
+// Faults: 21
+#[tokio::test]
+async fn what_follows_the_length_of_an_answer_is_no_part_of_it_and_ends_its_connection() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.chat("").await;
+    let mut call = mock.call().await;
+    call.write(format!("{}{ANSWER}", framed("", ANSWER.len()))).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, body.as_str()), (200, ANSWER));
+    call.gone().await;
 }
 
 // Faults: 17
