@@ -17,7 +17,7 @@ fn refusal(head: &Head, body: &str) -> (u16, Option<String>, Option<String>) {
     (head.status, text("code"), text("param"))
 }
 
-// Faults: 70
+// Faults: 70, 72
 #[tokio::test]
 async fn requests_that_cannot_be_routed_get_an_error_object_and_reach_nobody() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -30,6 +30,7 @@ async fn requests_that_cannot_be_routed_get_an_error_object_and_reach_nobody() {
         ("too deep", &deep, 400, Some("invalid_json"), None),
         ("no model", "{}", 400, None, Some("model")),
         ("a model that is a number", r#"{"model":1}"#, 400, None, Some("model")),
+        ("half a character as a model", r#"{"model":"\ud800"}"#, 400, None, Some("model")),
         ("stream that is text", r#"{"model":"m","stream":"yes"}"#, 400, None, Some("stream")),
         ("unknown", r#"{"model":"gpt-17"}"#, 404, Some("model_not_found"), Some("model")),
     ];

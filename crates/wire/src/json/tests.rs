@@ -122,6 +122,7 @@ fn a_peek_reads_the_routing_fields() {
     assert_eq!(peek.service_tier.as_deref(), Some("flex"));
 }
 
+// Faults: 72
 #[test]
 fn a_peek_names_the_field_of_the_wrong_type() {
     for (body, param) in [
@@ -138,8 +139,10 @@ fn a_peek_names_the_field_of_the_wrong_type() {
         assert_eq!(error.param.as_deref(), Some(param), "for {body}: {error}");
         assert_eq!(error.status(), 400);
     }
-    let error = RequestPeek::parse(b"{").unwrap_err();
-    assert_eq!(error.kind, ErrorKind::InvalidJson);
+    for body in [&b"{"[..], b"{\"model\":\"m\",\"x\":\"\xff\"}"] {
+        let error = RequestPeek::parse(body).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidJson);
+    }
 }
 
 // Faults: 71
