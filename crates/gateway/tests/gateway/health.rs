@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use overdraft_gateway::CascadeSettings;
 
-use crate::harness::{ANSWER, CHAT, Gateway, MODEL, token};
+use crate::harness::{ANSWER, CHAT, Gateway, MODEL, in_time, token};
 use crate::mock::Mock;
 
 /// Often enough that a test need not wait.
@@ -142,7 +142,17 @@ async fn a_worker_that_speaks_nonsense_is_never_up() {
     let mock = Mock::start(&["quote\" breaks the list"]).await;
     let gateway =
         Gateway::start_unready(&[&mock], |settings| settings.probe.interval = OFTEN).await;
-    gateway.until_down().await;
+    // Who is asked a third time has been judged by the first two answers.
+    let asked = async {
+        while mock.listings() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(asked).await;
+    let (_, body) = gateway.until_down().await;
+    assert!(body.contains("none of 1 workers is up"), "{body}");
+    let (head, body) = gateway.chat("").await.whole().await;
+    assert_eq!((head.status, head.header("retry-after").is_some()), (503, true), "{body}");
 }
 
 #[tokio::test]

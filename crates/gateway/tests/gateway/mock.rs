@@ -30,6 +30,8 @@ pub(crate) struct Manner {
     pub(crate) metrics: Option<Vec<u8>>,
     /// Other pages.
     pub(crate) pages: BTreeMap<&'static str, Vec<u8>>,
+    /// How often it was asked for its models.
+    listings: u32,
 }
 
 /// A scripted worker.
@@ -56,6 +58,7 @@ impl Mock {
             key: None,
             metrics: None,
             pages: BTreeMap::new(),
+            listings: 0,
         }));
         let (sender, calls) = mpsc::channel(CALLS_MAX);
         let mut tasks = JoinSet::new();
@@ -77,6 +80,11 @@ impl Mock {
     /// Changes how probes are answered.
     pub(crate) fn behave(&self, change: impl FnOnce(&mut Manner)) {
         change(&mut self.manner.lock().unwrap());
+    }
+
+    /// How often it was asked for its models.
+    pub(crate) fn listings(&self) -> u32 {
+        self.manner.lock().unwrap().listings
     }
 
     /// The next request.
@@ -278,7 +286,11 @@ impl Call {
 /// Reads requests off a connection: answers probes, and hands the first other one to the test.
 async fn serve(mut stream: TcpStream, manner: Arc<Mutex<Manner>>, calls: mpsc::Sender<Call>) {
     while let Some((head, body)) = read_request(&mut stream).await {
-        let now = manner.lock().unwrap().clone();
+        let now = {
+            let mut manner = manner.lock().unwrap();
+            manner.listings += u32::from(head.starts_with("GET /v1/models "));
+            manner.clone()
+        };
         let (status, page) = match head.split(' ').nth(1) {
             Some("/health") => (now.health, b"{}".to_vec()),
             Some("/v1/models") if !shows(&head, now.key) => (401, b"{}".to_vec()),
