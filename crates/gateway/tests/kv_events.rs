@@ -197,6 +197,7 @@ async fn serve_replays(mut router: RouterSocket, kept: Arc<Mutex<Vec<(u64, Bytes
 
 use Heard::{Batch as B, Forgotten, Restarted, Undecodable};
 
+// Faults: 52
 #[tokio::test]
 async fn who_comes_late_gets_all_from_the_start() {
     let mut publisher = Publisher::start().await;
@@ -250,6 +251,7 @@ async fn a_topic_that_was_typed_counts_once_something_has_come_under_it() {
     assert!(misled.heard.try_recv().is_err(), "nobody believes in what no change is heard of");
 }
 
+// Faults: 52
 #[tokio::test]
 async fn what_cannot_be_had_again_is_forgotten_and_following_goes_on() {
     let mut publisher = Publisher::start().await;
@@ -282,6 +284,7 @@ async fn a_batch_that_cannot_be_read_counts_as_missing() {
     follower.expects(&[Undecodable, Forgotten, B(2.0)]).await;
 }
 
+// Faults: 52
 #[tokio::test]
 async fn a_restart_is_seen_however_high_the_new_numbers_are() {
     let mut publisher = Publisher::start().await;
@@ -299,6 +302,7 @@ async fn a_restart_is_seen_however_high_the_new_numbers_are() {
     follower.expects(&[B(1_004.0)]).await;
 }
 
+// Faults: 52
 #[tokio::test]
 async fn a_broken_connection_to_the_same_life_costs_nothing() {
     let publisher = Publisher::start().await;
@@ -313,6 +317,7 @@ async fn a_broken_connection_to_the_same_life_costs_nothing() {
     follower.expects(&[B(1.0), B(2.0)]).await;
 }
 
+// Faults: 52
 #[tokio::test]
 async fn without_replays_a_gap_or_a_lost_connection_is_forgotten() {
     let mut publisher = Publisher::start_at("tcp://127.0.0.1:0", None, (0.0, 0)).await;

@@ -3,7 +3,7 @@
 //! vLLM and `SGLang` publish batches of events as `MessagePack` over `ZeroMQ`: `[ts, [event, ..], rank]`.
 //! An event is an array that begins with its name (vLLM to 0.23) or a map with a `type` (from 0.24
 //! on); [`decode`] takes both, whatever else they contain. [`encode`] writes the maps, for our own
-//! worker. [`Sequence`] says of each batch whether any are missing before it.
+//! worker. [`Sequence`] counts the batches of a publisher, so that a missing one is noticed.
 //!
 //! [`Source`] is the address where an engine publishes, from `GET /kv_event_sources`.
 //!
@@ -24,7 +24,7 @@ use overdraft_units::TokenId;
 
 pub use self::extra::{ExtraKeys, SaltText};
 pub use self::read::decode;
-pub use self::sequence::{Arrival, REPLAY_END, Sequence, read_sequence, write_sequence};
+pub use self::sequence::{REPLAY_END, Sequence, read_sequence, write_sequence};
 pub use self::source::{SOURCES_MAX, Source, SourcesError, read_sources, write_sources};
 pub use self::write::encode;
 
