@@ -340,25 +340,31 @@ async fn a_hit_costs_its_request_and_no_tokens() {
     let gateway = Gateway::start_with(&[&mock], |settings| {
         on(settings);
         let mut key = KeySettings::new(KeyDigest::of("sk-a"), "acme");
-        key.budget.requests_per_minute = std::num::NonZeroU32::new(1_000);
+        key.budget.requests_per_minute = std::num::NonZeroU32::new(4);
         key.budget.tokens_per_minute = std::num::NonZeroU32::new(1_000_000);
         settings.keys.push(key);
     })
     .await;
     let a = "x-api-key: sk-a\r\n";
-    let left = |head: &Head, what: &str| -> u32 {
-        head.header(&format!("x-ratelimit-remaining-{what}")).unwrap().parse().unwrap()
+    let costly = PLAIN.replace("\"completion_tokens\":1", "\"completion_tokens\":100000");
+    assert_eq!(asked(&gateway, &mut mock, (a, GREEDY), &costly).await, "MISS");
+    // It is settled when its answer has been sent.
+    let told = r#"overdraft_tenant_tokens_total{tenant="acme",kind="completion"} 100000"#;
+    let settled = async {
+        while !gateway.client().await.get("/metrics").await.1.contains(told) {
+            tokio::task::yield_now().await;
+        }
     };
-    let mut client = gateway.client().await;
-    client.post_with(CHAT, a, &chat(GREEDY)).await;
-    mock.call().await.answer(200, PLAIN).await;
-    client.whole().await;
-    let (first, _) = ask(&gateway, a, GREEDY).await;
-    let (second, _) = ask(&gateway, a, GREEDY).await;
-    assert_eq!((x_cache(&first), x_cache(&second)), ("HIT", "HIT"));
-    assert!(left(&second, "requests") < 1_000);
-    assert!(999_996 <= left(&second, "tokens"), "only the first one's four tokens were taken");
-    assert!(left(&first, "tokens") <= left(&second, "tokens"));
+    in_time(settled).await;
+    for requests in ["2", "1", "0"] {
+        let (head, _) = ask(&gateway, a, GREEDY).await;
+        let left = |what: &str| head.header(&format!("x-ratelimit-remaining-{what}")).unwrap();
+        assert_eq!((x_cache(&head), left("requests")), ("HIT", requests));
+        let tokens: u32 = left("tokens").parse().unwrap();
+        // Some flow in meanwhile; twice the price would show.
+        assert!((880_000..=999_000).contains(&tokens), "{tokens}");
+    }
+    assert_eq!(ask(&gateway, a, GREEDY).await.0.status, 429);
 }
 
 #[tokio::test]
