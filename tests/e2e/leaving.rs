@@ -12,9 +12,13 @@ use crate::harness::{Server, root, until};
 const WANTED: f64 = 1_500.0;
 
 fn worker() -> Server {
+    worker_with(&[])
+}
+
+fn worker_with(more: &[&str]) -> Server {
     let model = root().join("models/overdraft-target.q8_0.gguf");
     let path = model.to_str().expect("a path in UTF-8");
-    Server::worker(&["--model", path, "--served-model-name", "target"])
+    Server::worker(&[&["--model", path, "--served-model-name", "target"][..], more].concat())
 }
 
 fn in_use(server: &Server) -> bool {
@@ -52,13 +56,14 @@ fn leaving_mid_stream_frees_the_blocks() {
 // Faults: 64
 #[test]
 fn leaving_in_prefill_frees_the_blocks() {
-    let server = worker();
+    // The first of many steps shows that it is computing.
+    let server = worker_with(&["--max-num-batched-tokens", "16"]);
     let prompt = "word ".repeat(1_200);
     let body = json!({"model": "target", "max_tokens": 600, "ignore_eos": true, "prompt": prompt});
     let stream = server.open("POST", "/v1/completions", &body.to_string());
     until("it is computing", || in_use(&server));
     drop(stream);
-    freed(&server, 300.0);
+    freed(&server, 0.0);
 }
 
 #[test]
@@ -121,13 +126,19 @@ fn rubbish_gets_an_error_object_and_the_process_lives() {
         assert_eq!(answer.status, status, "{method} {path} {shown}: {}", answer.body);
         assert!(answer.body.contains("\"message\":"), "{method} {path} {shown}: {}", answer.body);
     }
-    for bytes in [&b"\x16\x03\x01\x02\x00"[..], b"\0\0\0\0\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"] {
+    for (bytes, is_http) in [
+        (&b"\x16\x03\x01\x02\x00"[..], false),
+        (b"\0\0\0\0\r\n\r\n", true),
+        (b"GET / HTTP/9.9\r\n\r\n", true),
+    ] {
         let mut stream = TcpStream::connect(server.address).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out can be set");
         stream.write_all(bytes).expect("the bytes are taken");
-        let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
+        stream.read_to_end(&mut answer).expect("the connection ends in time");
+        let answer = String::from_utf8_lossy(&answer);
+        let is_refused = answer.starts_with("HTTP/1.1 400 ") && answer.contains("\"message\":");
+        assert!(is_refused || !is_http, "{bytes:?}: {answer}");
     }
     assert_eq!(server.ask("GET", "/healthz", "").status, 200, "{}", server.log());
 }
