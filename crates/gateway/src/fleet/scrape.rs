@@ -264,6 +264,7 @@ fn scraped(report: &WorkerReport, at: Instant) -> Scraped {
 mod tests {
     use super::*;
 
+    // Faults: 46
     #[test]
     fn a_page_is_frozen_when_it_stays_the_same_while_requests_are_sent() {
         let mut memory = Memory::default();
@@ -277,6 +278,7 @@ mod tests {
         assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 3, second(70)), "not for long");
     }
 
+    // Faults: 49
     #[test]
     fn counters_that_begin_anew_are_another_process() {
         let mut memory = Memory::default();

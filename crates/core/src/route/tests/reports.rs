@@ -39,7 +39,6 @@ fn answers_confirm_or_dispute_what_was_reported() {
     assert_eq!(recovered, Some((Verdict::Confirmed, Knowledge::Exact)));
 }
 
-// Faults: 49
 #[test]
 fn what_a_process_reported_goes_with_it() {
     let prompt = chain(1, 64);
@@ -51,6 +50,18 @@ fn what_a_process_reported_goes_with_it() {
     assert_eq!(router.prefixes().knowledge(id), Knowledge::Exact, "the network lost a packet");
     assert_eq!(router.cache_losses(id), losses);
     router.probed(id, Probe::Unreachable, LATER);
+    assert!(matches!(router.prefixes().knowledge(id), Knowledge::Estimated { .. }));
+    assert_eq!(router.prefixes().reported(id), Chunks::ZERO);
+    assert_ne!(router.cache_losses(id), losses, "who follows it begins anew");
+}
+
+// Faults: 49
+#[test]
+fn of_a_process_that_has_begun_anew_nothing_is_believed() {
+    let prompt = chain(1, 64);
+    let (mut router, id) = reporting(&prompt, 32);
+    let losses = router.cache_losses(id);
+    router.restarted(id);
     assert!(matches!(router.prefixes().knowledge(id), Knowledge::Estimated { .. }));
     assert_eq!(router.prefixes().reported(id), Chunks::ZERO);
     assert_ne!(router.cache_losses(id), losses, "who follows it begins anew");
