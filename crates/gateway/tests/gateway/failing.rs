@@ -270,9 +270,17 @@ async fn a_stale_kept_connection_is_no_failure_of_the_worker() {
 // Faults: 24, 25, 26, 27, 28, 30, 32
 #[tokio::test]
 async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
-    for fate in
-        ["reset", "close", "clean end", "silence", "drip", "abort", "error event", "garbage"]
-    {
+    for fate in [
+        "reset",
+        "close",
+        "clean end",
+        "clean end of whole events",
+        "silence",
+        "drip",
+        "abort",
+        "error event",
+        "garbage",
+    ] {
         let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
         let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
             settings.routing.route.deadlines.stall = SOON.into();
@@ -290,6 +298,10 @@ async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
             "reset" => call.reset(),
             "close" => call.close().await,
             "clean end" => call.end().await,
+            "clean end of whole events" => {
+                call.chunk("\":1}\n\n").await;
+                call.end().await;
+            }
             "silence" => call.gone().await,
             "drip" => call.drip().await,
             "abort" => call.chunk(&format!("\":1}}\n\n{}{DONE}", finish("abort"))).await,

@@ -594,7 +594,7 @@ async fn who_wants_no_resume_gets_an_error() {
         let mut call = first.call().await;
         call.stream().await;
         call.chunk(&token("one")).await;
-        call.close().await;
+        call.end().await;
         let (text, events, end) = text(&mut client).await;
         assert_eq!((text.as_str(), end), ("one", End::Aborted), "{switch}");
         assert!(events.contains("\"error\"") && second.is_idle(), "{switch}");
