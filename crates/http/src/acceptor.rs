@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING,
+};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
 use hyper::body::Incoming;
@@ -141,9 +143,9 @@ fn take_coding(head: &mut HeaderMap) -> Option<Coding> {
     Some(coding)
 }
 
-/// Why a request is answered without its handler, if it is: what RFC 9112 (section 3.2) says of `Host`, RFC 9113
-/// (section 8.3.1) of `:authority`, RFC 9110 (section 8.4) of encodings that are not understood, and what there is no
-/// room for.
+/// Why a request is answered without its handler, if it is. RFC 9112 names a bad `Host` (section 3.2) and transfer
+/// codings (section 6.1), RFC 9113 a bad `:authority` (section 8.3.1), RFC 9110 encodings that are not understood
+/// (section 8.4); besides, there may be no room.
 fn refusal<B>(request: &Request<B>, scope: Scope, limits: &Limits) -> Option<Response<Body>> {
     let headers = request.headers();
     if request.version() == Version::HTTP_2 {
@@ -159,6 +161,9 @@ fn refusal<B>(request: &Request<B>, scope: Scope, limits: &Limits) -> Option<Res
     } else if !has_good_host(request.version(), headers) {
         let why = "expected one `Host` header with a host and perhaps a port";
         return Some(reply::error(&ApiError::new(ErrorKind::InvalidRequest, why)));
+    } else if !has_plain_framing(headers) {
+        let why = "the `transfer-encoding` is not understood; expected `chunked` alone, or a `content-length`";
+        return Some(closing(&ApiError::new(ErrorKind::InvalidRequest, why)));
     }
     if let Err(encoding) = Coding::of(headers) {
         let why = format!(
@@ -171,10 +176,24 @@ fn refusal<B>(request: &Request<B>, scope: Scope, limits: &Limits) -> Option<Res
     }
     (scope == Scope::Vital && !limits.vital.contains(&request.uri().path())).then(|| {
         let why = "the server has as many connections as it may; try again in a moment";
-        let mut response = reply::error(&ApiError::overloaded(why));
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        response
+        closing(&ApiError::overloaded(why))
     })
+}
+
+/// A refusal after which the connection is closed.
+fn closing(error: &ApiError) -> Response<Body> {
+    let mut response = reply::error(error);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Whether a body is in chunks and nothing else, if it has a transfer coding: hyper reads the chunks and hands over what
+/// is coded in them as if it were the body.
+fn has_plain_framing(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked =
+        |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(is_chunked) && codings.next().is_none()
 }
 
 fn has_good_host(version: Version, headers: &HeaderMap) -> bool {

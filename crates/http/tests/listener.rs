@@ -318,6 +318,40 @@ async fn bodies_that_others_have_no_room_for_are_refused() {
 
 // Faults: 77
 #[tokio::test]
+async fn a_body_whose_end_readers_may_see_elsewhere_is_refused_with_its_connection() {
+    let server = Running::start(quick()).await;
+    for lines in [
+        "content-length: 3\r\ncontent-length: 4\r\n",
+        "content-length: 3, 4\r\n",
+        "transfer-encoding: gzip\r\n",
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n",
+    ] {
+        let mut client = server.client().await;
+        let second = get("/hello");
+        let request =
+            format!("POST /echo HTTP/1.1\r\nhost: x\r\n{lines}\r\n3\r\nabc\r\n0\r\n\r\n{second}");
+        let reply = client.ask(&request).await;
+        assert_eq!(reply.status, 400, "{lines:?}: {reply:?}");
+        assert!(client.is_closed().await, "{lines:?}: the second is not answered");
+    }
+}
+
+// Faults: 77
+#[tokio::test]
+async fn an_upgrade_is_not_offered_and_the_next_request_is_answered() {
+    let server = Running::start(quick()).await;
+    let mut client = server.client().await;
+    let upgrade =
+        "GET /hello HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    client.send(&format!("{upgrade}{}", get("/leaving"))).await;
+    let first = client.reply().await;
+    assert_eq!((first.status, first.text()), (200, "hello"));
+    assert_eq!(client.reply().await.text(), "false");
+}
+
+// Faults: 77
+#[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let server = Running::start(quick()).await;
     let mut client = server.client().await;
