@@ -394,6 +394,8 @@ async fn settings_change_without_a_restart_and_bad_ones_change_nothing() {
 async fn the_ledger_is_empty_after_clients_left_at_any_point() {
     let mut mocks = [Mock::start(&[MODEL]).await];
     let gateway = Gateway::start(&[&mocks[0]]).await;
+    // The worker hangs up on nobody, so that only the clients' leaving can have emptied it.
+    let mut calls = Vec::new();
     for way in 0..4 {
         let client: Client = gateway.stream().await;
         if way == 0 {
@@ -409,12 +411,14 @@ async fn the_ledger_is_empty_after_clients_left_at_any_point() {
             call.chunk(&token("one")).await;
         }
         drop(client);
+        calls.push(call);
     }
     let empty = |list: &Value| {
         let one = &list["workers"][0];
         one["requests"] == 0 && one["tokens_inflight"] == 0 && one["tokens_queued"] == 0
     };
     until(&gateway, empty).await;
+    drop(calls);
 }
 
 #[tokio::test]
