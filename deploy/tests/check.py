@@ -101,6 +101,7 @@ def main():
         report.run("a gateway to scrape", lambda: known.update(watching.names_of_binary(arguments.binary)) or [])
     report.run("rules name metrics, labels and runbooks that there are", lambda: watching.rule_findings(known))
     report.run("rules fire and stay quiet (promtool)", lambda: watching.promtool_findings(arguments.promtool))
+    report.run("expressions of the write-ups fire above their threshold alone (promtool)", lambda: watching.write_up_findings(arguments.promtool))
     report.run("dashboards", lambda: watching.dashboard_findings(known))
     report.run("rules of prometheus-adapter", lambda: watching.adapter_findings(known))
     report.run("compose file", lambda: machine.compose_findings(arguments.binary))

@@ -113,10 +113,15 @@ def kustomize(folder):
     raise Missing("neither kubectl nor kustomize is installed")
 
 
-def run_promtool(program, *arguments):
-    """What promtool has against its input; nothing when it is content."""
+def promtool(program):
+    """The program promtool: the one that is named, or the one on the path."""
     program = program or shutil.which("promtool")
     if not program:
         raise Missing("promtool is not installed (Debian has it in the package prometheus)")
-    made = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return program
+
+
+def run_promtool(program, *arguments):
+    """What promtool has against its input; nothing when it is content."""
+    made = subprocess.run([promtool(program), *map(str, arguments)], capture_output=True, text=True, timeout=120)
     return [] if made.returncode == 0 else [(made.stdout + made.stderr).strip()]

@@ -15,6 +15,7 @@ import tools
 CATALOGUE = tools.ROOT / "crates" / "telemetry" / "src" / "metrics"
 RULES = tools.DEPLOY / "prometheus" / "rules"
 RULE_TESTS = tools.DEPLOY / "prometheus" / "tests"
+WRITE_UPS = tools.ROOT / "tests" / "alerts" / "write_ups.py"
 DASHBOARDS = tools.DEPLOY / "grafana"
 ADAPTER = tools.DEPLOY / "prometheus-adapter" / "values.yaml"
 GUIDE = tools.ROOT / "docs" / "guide" / "operating.md"
@@ -145,6 +146,13 @@ def promtool_findings(program, folder=RULES, tests=RULE_TESTS):
     for path in sorted(tests.glob("*.yaml")):
         found += tools.run_promtool(program, "test", "rules", path)
     return found
+
+
+def write_up_findings(program, script=WRITE_UPS):
+    """What promtool makes of the expressions that the write-ups alert on."""
+    command = [sys.executable, script, "--strict", "--promtool", tools.promtool(program)]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return [] if made.returncode == 0 else [(made.stdout + made.stderr).strip()]
 
 
 def panels_of(board):

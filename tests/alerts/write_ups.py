@@ -8,9 +8,11 @@ that an expression names, and pass `promtool check metrics`.
     cargo test -p overdraft --test e2e s3_every_metric    # leaves three pages
     python3 tests/alerts/write_ups.py target/tmp/write-ups/*.prom
 
-promtool is taken from PROMTOOL or PATH; without it nothing is evaluated, and the script says so.
+promtool is the one that is named, or the one on PATH. Without it nothing is evaluated, and the script says so; with
+--strict that is a failure. `cargo xtask deploy` runs it without pages.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -158,16 +160,21 @@ def missing(pages: list[str]) -> list[str]:
 
 
 def main() -> int:
-    pages = [open(path, encoding="utf-8").read() for path in sys.argv[1:]]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", help="pages of /metrics")
+    parser.add_argument("--promtool", default=shutil.which("promtool"), help="the program promtool")
+    parser.add_argument("--strict", action="store_true", help="promtool that is missing is a failure")
+    arguments = parser.parse_args()
+    pages = [open(path, encoding="utf-8").read() for path in arguments.pages]
     absent = missing(pages) if pages else []
     for name in absent:
         print(f"no page has `{name}`")
-    promtool = os.environ.get("PROMTOOL") or shutil.which("promtool")
+    promtool = arguments.promtool
     if not promtool:
-        print("skipped: promtool is not on PATH, nor named by PROMTOOL; it comes with Prometheus")
-        return int(bool(absent))
+        print("skipped: promtool is not on PATH, nor named by --promtool; it comes with Prometheus")
+        return int(bool(absent) or arguments.strict)
     failed = bool(absent)
-    for path, page in zip(sys.argv[1:], pages, strict=True):
+    for path, page in zip(arguments.pages, pages, strict=True):
         # What promtool says of names is advice: they are the write-ups' and the engines'.
         checked = subprocess.run([promtool, "check", "metrics"], input=page, text=True, capture_output=True)
         print(f"{path}: promtool check metrics: {checked.returncode} (1 cannot be read, 3 advice)")
