@@ -14,7 +14,7 @@ use overdraft_core::deadline::DeadlineSettings;
 use overdraft_core::route::RouteSettings;
 use overdraft_gateway::{GatewaySettings, ModelSettings};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use self::wall::{ALWAYS, ANSWER, Attempt, Fault, SECOND, WORDS, Wall};
 use crate::client::End;
@@ -229,7 +229,8 @@ async fn a_provider_that_says_nothing_is_not_asked_again() {
 // Failover: S07
 #[tokio::test]
 async fn a_first_token_that_is_late_is_not_waited_for() {
-    passes(Fault::SlowFirstToken(20 * SECOND), &[Check::Took(15 * SECOND)]).await;
+    // As long as the bench's, so that only what waits for it takes as long.
+    passes(Fault::SlowFirstToken(seconds(20)), &[Check::Took(seconds(15))]).await;
 }
 
 // Failover: S08
@@ -286,21 +287,23 @@ async fn an_answer_that_is_cut_is_not_lost_to_a_model_that_goes_on_with_no_messa
 async fn a_provider_that_was_away_is_asked_again_when_it_is_back() {
     /// A second of this scenario, none of whose times are settings.
     const MOMENT: Duration = Duration::from_millis(50);
+    const AWAY: Duration = Duration::from_secs(3);
     const CALLS: u32 = 20;
-    let begun = Instant::now();
-    let bench = Bench::start(Fault::Unavailable(60 * MOMENT), Fault::None).await;
-    let (mut away, mut attempts_away) = (0, 0);
-    for number in 0..CALLS {
-        sleep_until(begun + number * 4 * MOMENT).await;
-        let is_away = begun.elapsed() < 60 * MOMENT;
+    let bench = Bench::start(Fault::Unavailable(AWAY), Fault::None).await;
+    let begun = bench.primary.up;
+    let (mut calls, mut away, mut attempts_away) = (0, 0, 0);
+    let is_back = || bench.primary.log().iter().any(|attempt| attempt.was_served);
+    while calls < CALLS || !is_back() {
+        let is_away = begun.elapsed() < AWAY;
         let got = bench.call().await;
-        assert!(got.is_whole(), "{number}: {got:?}");
+        assert!(got.is_whole(), "{calls}: {got:?}");
+        calls += 1;
         away += usize::from(is_away);
         attempts_away = if is_away { bench.primary.log().len() } else { attempts_away };
+        // More than the bench's 30 moments, for a machine that does other things.
+        assert!(is_back() || begun.elapsed() < AWAY + seconds(10), "it is not asked again");
+        sleep(4 * MOMENT).await;
     }
-    let back = bench.primary.log().iter().find(|attempt| attempt.was_served).copied();
-    let back = back.expect("it is asked again").at - begun;
-    assert!(back < (60 + 30) * MOMENT, "{back:?}");
     // The first of them waits for a moment and asks more than once; the others do not.
     assert!(attempts_away <= away + 3, "{attempts_away} attempts for {away} requests");
 }

@@ -71,7 +71,8 @@ pub(crate) struct Attempt {
 /// A provider.
 pub(crate) struct Wall {
     fault: Fault,
-    up: Instant,
+    /// Since when it is there.
+    pub(crate) up: Instant,
     log: Mutex<Vec<Attempt>>,
 }
 
