@@ -15,6 +15,9 @@ use tokio::task::JoinSet;
 
 use super::*;
 
+/// Only a hang takes this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[test]
@@ -188,8 +191,22 @@ fn start(address: SocketAddr) -> Running {
 impl Running {
     #[track_caller]
     fn counts(&self, line: &str) {
-        let page = self.metrics.encode(Exposition::for_accept(None));
+        let page = self.page();
         assert!(page.lines().any(|one| one == line), "no `{line}` in {page}");
+    }
+
+    /// Waits until the metrics say so.
+    async fn until_counts(&self, line: &str) {
+        let told = async {
+            while !self.page().lines().any(|one| one == line) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.expect("it is counted");
+    }
+
+    fn page(&self) -> String {
+        self.metrics.encode(Exposition::for_accept(None))
     }
 }
 
@@ -242,15 +259,14 @@ async fn what_may_be_taken_later_is_sent_again_and_what_may_not_is_lost() {
     // The same place, opened anew: a collector that was restarted gets what comes then.
     sink.listener = TcpListener::bind(address).await.unwrap();
     running.queue.push(vec![span(2)]);
-    let wait = async {
-        // The refused batch makes room for the next.
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let next = async {
+        // In a batch of its own: the one before has been refused.
+        running.until_counts("overdraft_trace_spans_dropped_total{reason=\"refused\"} 1").await;
         running.queue.push(vec![span(3)]);
     };
-    let ((_, batch), ()) = tokio::join!(sink.take(), wait);
+    let ((_, batch), ()) = tokio::join!(sink.take(), next);
     let id = &batch.resource_spans[0].scope_spans[0].spans[0].span_id;
     assert_eq!(id.as_slice(), 3_u64.to_be_bytes());
-    running.counts("overdraft_trace_spans_dropped_total{reason=\"refused\"} 1");
 }
 
 #[tokio::test]
