@@ -70,12 +70,12 @@ async fn a_deadline_that_is_no_time_is_named() {
 async fn a_missed_deadline_ends_the_request_at_its_worker() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;
-    let mut client = asked(&gateway, &deadline("100"), &chat("")).await;
+    let mut client = asked(&gateway, &deadline("1000"), &chat("")).await;
     mock.call().await.gone().await;
     let (head, body) = client.whole().await;
     assert_eq!(head.status, 504, "{body}");
     // In mid-stream it is an error in band.
-    let mut client = asked(&gateway, &deadline("300"), &chat(r#","stream":true"#)).await;
+    let mut client = asked(&gateway, &deadline("2000"), &chat(r#","stream":true"#)).await;
     let mut call = mock.call().await;
     call.stream().await;
     call.chunk(&token("one")).await;
@@ -91,7 +91,7 @@ async fn a_key_gives_a_deadline_to_requests_that_name_none() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| {
         let mut key = KeySettings::new(KeyDigest::of("sk-hurried"), "hurried");
-        key.deadline = Some(SOON);
+        key.deadline = Some(10 * SOON);
         settings.keys = vec![key];
     })
     .await;

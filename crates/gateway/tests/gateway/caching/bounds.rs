@@ -18,7 +18,7 @@ async fn each_who_shares_an_answer_has_a_deadline_of_its_own() {
     let gateway = start(&mock).await;
     // Alone, the worker is told that nobody waits any more.
     let mut client = gateway.client().await;
-    client.post_with(CHAT, &deadline(100), &chat(GREEDY)).await;
+    client.post_with(CHAT, &deadline(1_000), &chat(GREEDY)).await;
     let call = mock.call().await;
     let (head, body) = client.whole().await;
     assert!(head.status == 504 && body.contains("did not end by its deadline"), "{body}");
@@ -36,7 +36,7 @@ async fn each_who_shares_an_answer_has_a_deadline_of_its_own() {
     call.chunk(&token("hel")).await;
     let mut hurried = gateway.client().await;
     let body = chat(&format!("{STREAM},\"top_p\":1"));
-    hurried.post_with(CHAT, &deadline(300), &body).await;
+    hurried.post_with(CHAT, &deadline(2_000), &body).await;
     assert_eq!(hurried.head().await.status, 200);
     let (events, end) = hurried.rest().await;
     assert!(events.contains("hel") && events.contains("did not end by its deadline"), "{events}");
