@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cascade::SMALL;
 use crate::client::{Client, End};
-use crate::harness::{CHAT, DONE, Gateway, MODEL, chat, finish, token};
+use crate::harness::{CHAT, DONE, Gateway, MODEL, chat, finish, in_time, token};
 use crate::mock::{Call, Mock};
 
 const VLLM: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n";
@@ -583,9 +583,15 @@ async fn who_wants_no_resume_gets_an_error() {
         if switch == "setting" {
             let mut settings = gateway.settings();
             settings.resume.mode = Mode::Off;
+            // Shows that they are in force.
+            settings.dashboard.is_on = false;
             gateway.change(settings);
-            let mut client = gateway.client().await;
-            client.get("/healthz").await;
+            let in_force = async {
+                while gateway.client().await.get("/dashboard/").await.0.status != 404 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            in_time(in_force).await;
         }
         let mut client = gateway.client().await;
         let headers = if switch == "header" { "x-overdraft-resume: off\r\n" } else { "" };
