@@ -13,8 +13,8 @@ use serde_json::Value;
 /// A process that is not ready or not gone by then has a fault.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How often something is looked at while waiting for it.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often something is looked at while waiting for it, which needs the processors as well.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A free port of this machine.
 const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
