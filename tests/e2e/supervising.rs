@@ -1,11 +1,12 @@
 //! `overdraft supervise` with real children: started, restarted, given up, ended.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use crate::harness::{Server, binary, until};
+use crate::redis::free_port;
 
 /// A supervisor that is asked to end, so that its child ends with it.
 pub(crate) struct Supervised {
@@ -55,10 +56,9 @@ impl Drop for Supervised {
     }
 }
 
-/// An address that nobody listens at.
+/// An address that nobody listens at, now and later.
 pub(crate) fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it has an address")
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 fn lives(pid: u32) -> bool {

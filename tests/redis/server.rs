@@ -8,9 +8,15 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Tries to find a port that nobody takes in between.
 const PORTS_TRIED_MAX: usize = 10;
+
+/// The first of the ports that are looked at, and how many there are: below those that systems hand out, so that one
+/// that is left for a while is still free then.
+const PORT_FIRST: u16 = 30_000;
+const PORTS: u16 = 2_000;
 
 /// A running server; killed when it is dropped.
 pub(crate) struct Redis {
@@ -98,10 +104,16 @@ impl Drop for Redis {
     }
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago; each time another one.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has ports");
-    listener.local_addr().expect("it listens").port()
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    // Other processes of tests begin elsewhere.
+    let first = std::process::id().wrapping_mul(61);
+    let asked = || first.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
+    let place = || u16::try_from(asked() % u32::from(PORTS)).expect("below PORTS");
+    let mut ports = (0..PORTS).map(|_| PORT_FIRST + place());
+    let free = ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
+    free.expect("this machine has a free port")
 }
 
 /// Starts a server and waits until it says that it is ready; `None` when it ends before.
