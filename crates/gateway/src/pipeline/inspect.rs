@@ -21,6 +21,9 @@ use super::{Pipeline, bounds, form};
 /// Models that a refusal names at most.
 const MODELS_NAMED_MAX: usize = 20;
 
+/// Bytes of a model's name at most: the log of requests keeps the names of thousands, also of models that nobody serves.
+pub(crate) const MODEL_BYTES_MAX: usize = 512;
+
 /// Looks into a request: what routing must know of it, and its body, changed where it names an alias
 /// or says itself how workers should rank it. What it lacks is left to be put before it.
 pub(crate) fn inspect(
@@ -97,7 +100,8 @@ impl Subject {
     /// What a request asks for, where `caller` may.
     ///
     /// # Errors
-    /// Where it names no model, one that `caller` may not ask for, or a priority that does not exist.
+    /// Where it names no model, one with too long a name or that `caller` may not ask for, or a priority that does not
+    /// exist.
     pub(super) fn of(
         pipeline: &Pipeline,
         context: &RequestContext<'_>,
@@ -110,6 +114,7 @@ impl Subject {
         let named = named.ok_or_else(|| {
             ApiError::invalid("model", "the request names no model; expected `model`: a string")
         })?;
+        check_name(named)?;
         let priority = keys::urgency(caller, head, peek)?;
         if !caller.may_ask(&routes, named) {
             return Err(unknown_model(pipeline, caller, named));
@@ -129,6 +134,22 @@ impl Subject {
     pub(super) fn renamed(&self) -> Option<&str> {
         self.is_renamed.then_some(&self.asking.model)
     }
+}
+
+/// Refuses a name that is longer than any model's.
+///
+/// # Errors
+/// Where it has more than [`MODEL_BYTES_MAX`] bytes.
+pub(crate) fn check_name(model: &str) -> Result<(), ApiError> {
+    if model.len() <= MODEL_BYTES_MAX {
+        return Ok(());
+    }
+    let bytes = model.len();
+    let message = format!(
+        "`model` has {bytes} bytes; expected the name of a model, of at most {MODEL_BYTES_MAX} \
+         bytes; GET /v1/models lists them"
+    );
+    Err(ApiError::invalid("model", message))
 }
 
 /// Names the models that could have been asked for by `caller`, who asked for the one that it calls `named`: the model

@@ -97,6 +97,46 @@ async fn a_refusal_is_logged_with_its_reason() {
 }
 
 #[tokio::test]
+async fn a_name_of_a_megabyte_is_refused_and_kept_nowhere() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let name = "x".repeat(1_000_000);
+    let plain = chat("").replace(&format!("\"{MODEL}\""), &format!("\"{name}\""));
+    let long = plain.replacen('{', r#"{"max_tokens":9,"#, 1);
+    let form =
+        format!("--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n{name}\r\n--b--\r\n");
+    for (path, kind, body) in [
+        (CHAT, "application/json", &plain),
+        ("/v1/embeddings", "application/json", &plain),
+        ("/v1/messages", "application/json", &long),
+        ("/v1/responses", "application/json", &format!(r#"{{"model":"{name}","input":"hi"}}"#)),
+        ("/v1/audio/transcriptions", "multipart/form-data; boundary=b", &form),
+    ] {
+        let length = body.len();
+        let mut client = gateway.client().await;
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n");
+        client.send(format!("{head}content-length: {length}\r\n\r\n{body}")).await;
+        let (head, body) = client.whole().await;
+        assert_eq!(head.status, 400, "{path}");
+        assert!(
+            body.contains("1000000 bytes") && body.len() < 1_000,
+            "{path}: {} bytes",
+            body.len()
+        );
+        let param =
+            serde_json::from_str::<serde_json::Value>(&body).unwrap()["error"]["param"].clone();
+        assert!(path == "/v1/messages" || param == "model", "{path}: {param}");
+    }
+    let (_, listed) = get(&gateway, "/admin/views/requests", "").await;
+    assert!(listed.len() < 20_000, "{} bytes", listed.len());
+    // The longest name that may be asked for is no model here.
+    let body = plain.replace(&name, &name[..512]);
+    let mut client = gateway.client().await;
+    client.post(CHAT, &body).await;
+    assert_eq!(client.whole().await.0.status, 404);
+}
+
+#[tokio::test]
 async fn every_view_answers_an_idle_gateway() {
     let mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;

@@ -19,7 +19,7 @@ use super::super::forward::{Intake, enter, forward, full, refuse};
 use super::paced::Paced;
 use super::stream::Question;
 use crate::pipeline::context::RequestContext;
-use crate::pipeline::inspect::unknown_model;
+use crate::pipeline::inspect::{check_name, unknown_model};
 use crate::pipeline::keys::Caller;
 use crate::pipeline::passed::Passed;
 use crate::pipeline::queue::{first_look, is_expected};
@@ -149,6 +149,7 @@ impl Asking {
             let message = "the request names no model; expected `model`: a string";
             return Err(ApiError::invalid("model", message));
         };
+        check_name(&named)?;
         let routes = pipeline.routes();
         let model = routes.model_behind(&named).unwrap_or(&named);
         let models = &self.gateway.fleet.models;
