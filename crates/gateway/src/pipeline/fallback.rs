@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 use overdraft_http::Body;
+use overdraft_telemetry::Ender;
 use overdraft_wire::ErrorKind;
 use overdraft_wire::json::{Object, Patch};
 
@@ -38,7 +39,10 @@ pub(crate) async fn ask(
     if !may_be_served(&first) {
         return first;
     }
+    let end = context.facts.known().end;
     for model in others(pipeline, info, question) {
+        // Whoever failed has not ended the request yet: another model may answer it whole.
+        context.note(|record| record.end.ender = Ender::Nobody);
         // In boxes: another model is seldom asked.
         let put = Box::pin(put_to(pipeline, context, info, question, &model));
         let Some((info, mut question)) = put.await else { continue };
@@ -58,6 +62,8 @@ pub(crate) async fn ask(
         }
         return answered;
     }
+    // The client is told what the model itself came to.
+    context.note(|record| record.end = end);
     first
 }
 

@@ -48,6 +48,7 @@ mod resuming_hidden;
 mod revoking;
 mod routing;
 mod sharing;
+mod standing_in;
 mod strict_workers;
 mod tls;
 mod tracing;
