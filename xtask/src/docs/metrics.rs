@@ -10,7 +10,8 @@ Written by `cargo xtask docs` from the gateway's own catalogue (`overdraft confi
 
 `GET /metrics`, at the operators' listener where there is one, tells these in Prometheus' text format or as OpenMetrics. Counters end in `_total`, and a
 histogram has `_bucket`, `_sum` and `_count`. Labels are listed where their values are a closed set that is there from the start; others name workers,
-models, tenants, pools or cascades. Series of workers and models come and go with them. Metrics of workers have vLLM's names.
+models, tenants, pools or cascades. Series of workers come and go with them. A model has its own from its first answer on, up to 64 models; what is asked
+for beyond that, and names that nobody has answered for, are `other`. Metrics of workers have vLLM's names.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -179,6 +179,16 @@ impl RequestGuard {
         self.status = Some(status);
     }
 
+    /// The model as metrics have it: a name that nobody has answered for may be made up.
+    fn model_label<'m>(&self, model: &'m str) -> &'m str {
+        let requests = &self.pipeline.requests;
+        if self.status.is_some_and(|status| status.is_success()) {
+            requests.model_label(model)
+        } else {
+            requests.known_model_label(model)
+        }
+    }
+
     /// How the request ended: as was noted, else as follows from how far it came.
     fn end(&self, noted: EndCode) -> EndCode {
         if noted.ender != Ender::Nobody || noted == EndCode::WHOLE {
@@ -239,7 +249,7 @@ impl Drop for RequestGuard {
         }
         let model = facts.model.as_deref().unwrap_or_default();
         if let Some(result) = facts.cache {
-            self.pipeline.cache.ended(result, self.pipeline.requests.model_label(model), total);
+            self.pipeline.cache.ended(result, self.model_label(model), total);
         }
         let end = self.end(facts.end);
         if let Some((side, has_books)) = &self.side {

@@ -1,8 +1,8 @@
 //! Gateway metrics.
 //!
 //! Names begin with `overdraft_`, except for the one that the original write-up of this design gave
-//! its own: `router_request_duration_seconds`. Models come from clients, hence a cap; paths, pools,
-//! workers and end codes are closed sets.
+//! its own: `router_request_duration_seconds`. Models come from clients, hence a cap, which only those take room of that
+//! a worker has answered for; paths, pools, workers and end codes are closed sets.
 
 use std::sync::atomic::AtomicU64;
 
@@ -245,9 +245,14 @@ impl GatewayMetrics {
         &mut self.registry
     }
 
-    /// The model as labels have it.
+    /// A model that a worker has answered for, as labels have it.
     pub fn model_label<'a>(&self, model: &'a str) -> &'a str {
         self.models.admit(model)
+    }
+
+    /// The same of a model that may not exist: a name that a client made up takes no label from one that does.
+    pub fn known_model_label<'a>(&self, model: &'a str) -> &'a str {
+        self.models.known(model)
     }
 
     /// A request has come.
@@ -289,12 +294,15 @@ impl GatewayMetrics {
                 |duration| duration.observe(seconds(took)),
             );
         }
-        self.model_asked(outcome);
+        self.model_answered(outcome);
     }
 
-    /// What is counted by model.
-    fn model_asked(&self, outcome: &RequestOutcome<'_>) {
-        if outcome.model.is_empty() {
+    /// What is counted by model, where a worker has told any of it: names of models that nobody serves take no label.
+    fn model_answered(&self, outcome: &RequestOutcome<'_>) {
+        let is_told = outcome.first_token.is_some()
+            || outcome.prompt.is_some()
+            || outcome.completion.is_some();
+        if outcome.model.is_empty() || !is_told {
             return;
         }
         let model = self.models.admit(outcome.model);

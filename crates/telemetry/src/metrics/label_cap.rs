@@ -34,4 +34,10 @@ impl LabelCap {
         seen.insert(value.to_owned());
         value
     }
+
+    /// The value itself where it has been let through before; it takes no room.
+    pub fn known<'a>(&self, value: &'a str) -> &'a str {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.contains(value) { value } else { OTHER }
+    }
 }

@@ -248,6 +248,35 @@ fn a_label_from_clients_is_capped() {
 }
 
 #[test]
+fn models_that_nobody_serves_take_no_label_from_one_that_is_served() {
+    let metrics = GatewayMetrics::new();
+    let ended = |model: &str, tokens: Option<Tokens>| {
+        metrics.request_begun();
+        metrics.request_ended(&RequestOutcome {
+            route: "/v1/chat/completions",
+            model,
+            pools: [None, None],
+            status: if tokens.is_some() { 200 } else { 404 },
+            end: EndCode::WHOLE,
+            total: Micros::new(1_000),
+            first_token: None,
+            prompt: tokens,
+            completion: tokens,
+        });
+    };
+    for number in 0..70 {
+        let model = format!("bogus{number}");
+        ended(&model, None);
+        assert_eq!(metrics.known_model_label(&model), OTHER);
+    }
+    ended("real", Some(Tokens::new(7)));
+    let text = metrics.encode(Exposition::Text);
+    assert!(text.contains("overdraft_tokens_total{model=\"real\",kind=\"prompt\"} 7\n"), "{text}");
+    assert!(!text.contains("bogus") && !text.contains("model=\"other\""), "{text}");
+    assert_eq!(metrics.known_model_label("real"), "real");
+}
+
+#[test]
 fn the_gateway_counts_under_its_own_names() {
     let metrics = GatewayMetrics::new();
     for model in 0..100 {
