@@ -222,7 +222,7 @@ impl RequestGuard {
         let served = self.pool.is_some() && self.status.is_none_or(|status| status.is_success());
         match (facts.prompt, facts.completion) {
             (None, None) if !served => Bill::Nothing,
-            (None, None) if self.streamed > 0 => Bill::Streamed(self.streamed.into()),
+            (None, _) if self.streamed > 0 => Bill::Streamed(self.streamed.into()),
             (None, None) => Bill::AsExpected,
             (prompt, completion) => {
                 Bill::Counted(tokens(prompt).saturating_add(tokens(completion)))

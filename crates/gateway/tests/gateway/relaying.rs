@@ -2,8 +2,10 @@
 
 mod headers;
 
+use overdraft_core::cost::{Price, Prices};
+
 use crate::client::End;
-use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, finish, token};
+use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, finish, in_time, token};
 use crate::mock::Mock;
 
 #[tokio::test]
@@ -239,5 +241,59 @@ async fn a_busy_worker_is_passed_over_for_an_idle_one() {
         let mut client = gateway.chat("").await;
         mocks[1].call().await.answer(200, ANSWER).await;
         assert_eq!(client.whole().await.0.status, 200);
+    }
+}
+
+/// The log's row of the only request, once it is over.
+async fn row(gateway: &Gateway) -> serde_json::Value {
+    let mut client = gateway.client().await;
+    let asked = async {
+        loop {
+            let (_, listed) = client.get("/admin/views/requests").await;
+            let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+            if listed["rows"][0].is_object() {
+                return listed["rows"][0].clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(asked).await
+}
+
+#[tokio::test]
+async fn what_was_done_for_a_client_that_left_is_in_the_books() {
+    let counted = |number: u32| {
+        let usage =
+            format!("}}],\"usage\":{{\"prompt_tokens\":7,\"completion_tokens\":{number}}}}}\n\n");
+        token("a").replace("}]}\n\n", &usage)
+    };
+    for (tells, prompt, cost) in [(true, Some(7), Some(15)), (false, None, None)] {
+        let mut mock = Mock::start(&[MODEL]).await;
+        let gateway = Gateway::start_with(&[&mock], |settings| {
+            let [one, two] = [1_000_000, 2_000_000].map(Price::new);
+            let prices = Prices { prompt: one, cached: one, completion: two };
+            settings.prices.models = [(MODEL.to_owned(), prices)].into();
+        })
+        .await;
+        let mut client = gateway.stream().await;
+        let mut call = mock.call().await;
+        call.stream().await;
+        for number in 1..=4 {
+            call.chunk(&if tells { counted(number) } else { token("a") }).await;
+        }
+        client.head().await;
+        let mut seen = String::new();
+        while seen.matches("data:").count() < 4 {
+            seen += &client.chunk().await.unwrap();
+        }
+        drop(client);
+        call.gone().await;
+        let row = row(&gateway).await;
+        assert_eq!(row["end"], "CD");
+        let tokens = (row["prompt_tokens"].as_u64(), row["completion_tokens"].as_u64());
+        assert_eq!(tokens, (prompt, Some(4)), "{row}");
+        assert_eq!(row["cost_microusd"].as_u64(), cost, "{row}");
+        let line = "overdraft_tokens_total{model=\"m\",kind=\"completion\"} 4";
+        crate::keys::until_metrics(&gateway, line).await;
     }
 }

@@ -20,7 +20,7 @@ pub(crate) mod whole;
 mod tests;
 
 use overdraft_core::fleet::Failure;
-use overdraft_telemetry::Ender;
+use overdraft_telemetry::{EndCode, Ender, Phase};
 use overdraft_units::Tokens;
 use overdraft_wire::answer::UsageTold;
 use overdraft_wire::{ApiError, names_out_of_memory};
@@ -125,6 +125,18 @@ pub(crate) fn used(told: UsageTold) -> Used {
         cached: told.cached.map(Tokens::new),
         completion: Tokens::new(told.completion),
     }
+}
+
+/// Has a request's record tell what its worker did for a client that left: what it told by then, and no less of the
+/// answer than the events that were relayed. A dialect tells at its beginning that nothing was said yet.
+pub(crate) fn note_left(record: &mut RequestFacts, used: Option<Used>, events: u32) {
+    // Every other end has told its tokens.
+    if record.end != (EndCode { ender: Ender::Nobody, phase: Phase::Data }) {
+        return;
+    }
+    note_used(record, used);
+    let relayed = (0 < events).then(|| Tokens::new(events));
+    record.completion = record.completion.max(relayed);
 }
 
 /// Has a request's record tell them.

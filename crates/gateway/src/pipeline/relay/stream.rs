@@ -339,9 +339,8 @@ impl Stream {
     }
 
     fn fail_with(&mut self, fault: &Fault, error: &ApiError) {
-        let is_told = self.watch.has_events();
         let event = || State::Error(self.watch.error_event(error));
-        self.state = if is_told { event() } else { State::Flushing };
+        self.state = if self.watch.has_events() { event() } else { State::Flushing };
         let used = self.used();
         if let Some(lease) = self.lease.take() {
             lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);
@@ -368,6 +367,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        let used = self.used();
+        self.facts.note(|record| super::note_left(record, used, self.events));
         if let Some(guard) = &mut self.guard {
             guard.streamed(self.events);
         }
