@@ -206,6 +206,8 @@ pub struct AccessRecord {
     /// Whose answer it got, where a small model is asked first: `draft`, `verified` or `target`; `fallback` where
     /// another model stood in.
     pub served_by: Option<&'static str>,
+    /// The model that stood in, where one did.
+    pub stand_in: Option<String>,
     /// How the target was asked for the last score of a draft, if it was: `completions`, `generate` or `sglang`.
     pub scored_by: Option<&'static str>,
     /// What it cost, in millionths of a dollar, where prices are known.
@@ -269,6 +271,7 @@ impl AccessRecord {
                     tenant = self.tenant.as_deref(),
                     priority = self.priority,
                     served_by = self.served_by,
+                    stand_in = self.stand_in.as_deref(),
                     scored_by = self.scored_by,
                     cost_microusd = self.cost,
                     cost_target_only_microusd = self.cost_alone,

@@ -147,6 +147,7 @@ fn record() -> AccessRecord {
         tenant: None,
         priority: None,
         served_by: None,
+        stand_in: None,
         scored_by: None,
         cost: None,
         cost_alone: None,
@@ -188,7 +189,8 @@ fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
         worker: Some("gpu-a".to_owned()),
         tenant: Some("ac me".into()),
         priority: Some("flex"),
-        served_by: Some("draft"),
+        served_by: Some("fallback"),
+        stand_in: Some("small".to_owned()),
         scored_by: Some("generate"),
         cost: Some(7),
         cost_alone: Some(70),
@@ -201,7 +203,7 @@ fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
     };
     let text = logged(LogFormat::Text, &waited);
     let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" \
-                served_by=\"draft\" scored_by=\"generate\" cost_microusd=7 cost_target_only_microusd=70 \
+                served_by=\"fallback\" stand_in=\"small\" scored_by=\"generate\" cost_microusd=7 cost_target_only_microusd=70 \
                 limit=\"first_token\" limit_us=60000000 limit_by=\"least\" end=--";
     assert!(text.trim_end().ends_with(told), "{text}");
 }

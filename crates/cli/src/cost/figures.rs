@@ -200,7 +200,7 @@ impl<'a> TokenPrices<'a> {
     /// Where dollars are those of tokens, and no model has a price.
     fn of(log: &AccessLog, known: &'a Known, basis: Basis) -> Result<Self, Fault> {
         static NONE: BTreeMap<String, Prices> = BTreeMap::new();
-        let models = log.models();
+        let models = log.priced_as();
         let is_known = |model: &&str| known.models.contains_key(*model);
         let (priced, unpriced): (Vec<&str>, Vec<&str>) =
             models.iter().partition(|model| is_known(model));
@@ -223,7 +223,7 @@ impl<'a> TokenPrices<'a> {
         let mut sum = Work::default();
         let each = log.entries().iter().map(|entry| {
             let before = sum.paid();
-            if let Some(prices) = self.known.get(&*entry.model).or(self.others.as_ref()) {
+            if let Some(prices) = self.known.get(&*entry.priced_as).or(self.others.as_ref()) {
                 sum.recorded(prices, entry);
             }
             sum.paid() - before

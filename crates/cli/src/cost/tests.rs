@@ -164,3 +164,25 @@ fn a_price_names_its_worker_or_stands_for_all() {
     assert_eq!(super::hourly("4"), Ok((None, 4.0)));
     assert!(super::hourly("=4").is_err() && super::hourly("a=much").is_err());
 }
+
+#[test]
+fn an_answer_of_a_model_that_stood_in_costs_what_that_one_does() {
+    let line = |more: &str| {
+        format!(
+            "{{\"timestamp\":\"2025-11-22T10:00:00Z\",\"path\":\"/v1/chat/completions\",\"status\":200,\
+             \"model\":\"large\",\"tokens_prompt\":1000,\"tokens_out\":1000,\"total_us\":1000000,\
+             \"target\":\"access\"{more}}}\n"
+        )
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let stood_in = line(r#","served_by":"fallback","stand_in":"small""#);
+    std::fs::write(file.path(), line("") + &stood_in).unwrap();
+    let log = AccessLog::read(file.path()).unwrap();
+    let models = [("large", 10_000_000), ("small", 1_000_000)];
+    let models = models.map(|(name, price)| (name.to_owned(), by_token(price))).into();
+    let figures = Figures::of(&log, Some("large"), &Known { models, ..Known::default() }).unwrap();
+    // A prompt token at its price and an answer's at four times that.
+    is_within_a_hundredth(figures.each[0], 0.05);
+    is_within_a_hundredth(figures.each[1], 0.005);
+    assert_eq!((figures.cascaded_unpriced, figures.requests), (0, 2));
+}

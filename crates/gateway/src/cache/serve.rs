@@ -357,9 +357,10 @@ async fn broken_off<T>() -> Result<T, BoxError> {
 fn learn(own: &SharedFacts, seat: &Seat) {
     let Some((facts, told)) = seat.facts() else { return };
     let RequestFacts { prompt, completion, cached, end, queued, served_by, .. } = facts;
-    let RequestFacts { worker, resumed, resumed_by, hedged, .. } = facts;
+    let RequestFacts { worker, stand_in, resumed, resumed_by, hedged, .. } = facts;
     own.note(|record| {
-        (record.end, record.queued, record.served_by) = (end, queued, served_by);
+        (record.end, record.queued) = (end, queued);
+        (record.served_by, record.stand_in) = (served_by, stand_in);
         (record.resumed, record.resumed_by, record.hedged) = (resumed, resumed_by, hedged);
         if worker.is_some() {
             record.worker = worker;

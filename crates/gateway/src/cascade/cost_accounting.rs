@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use overdraft_core::cascade::Path;
-use overdraft_core::cost::{Bill, Money, Usage};
+use overdraft_core::cost::{Bill, Money, Prices, Usage};
 use overdraft_otlp::Attribute;
 use overdraft_telemetry::metrics::CascadeMetrics;
 use overdraft_units::Tokens;
@@ -16,7 +16,7 @@ use super::response_writer::Counts;
 use super::state::CascadeState;
 use crate::dispatch::Used;
 use crate::pipeline::canary::Side;
-use crate::pipeline::facts::SharedFacts;
+use crate::pipeline::facts::{FALLBACK, RequestFacts, SharedFacts};
 
 /// Picodollars in a millionth of a dollar.
 const PICO_IN_MICRO: u64 = 1_000_000;
@@ -152,13 +152,10 @@ impl CostAccount {
             return;
         }
         let served = self.served;
-        let (mut counts, mut cached) = (None, None);
         if !self.background {
             self.facts.note(|record| {
                 record.served_by = Some(served);
                 record.scored_by = self.scored_by.map(Path::name);
-                counts = record.prompt.zip(record.completion);
-                cached = record.cached;
             });
             self.facts
                 .trace()
@@ -168,25 +165,7 @@ impl CostAccount {
         if let Some(side) = side.as_ref().filter(|_| !self.is_compared) {
             side.judged(None);
         }
-        let Some([draft, target]) = self.state.settings.prices else { return };
-        let sum = |usages: &[Usage]| {
-            usages.iter().fold(Money::ZERO, |sum, usage| sum + target.of(*usage))
-        };
-        // What its own prefill left in the cache the target would have had to read.
-        let before = self.prefilled.map_or(Tokens::ZERO, |usage| usage.cached);
-        let now = self.prefilled.and(cached).unwrap_or_default();
-        let [alone, answered] = [before, now].map(|cached| {
-            counts.map_or(Money::ZERO, |(prompt, completion)| {
-                target.of(Usage { prompt, cached, completion })
-            })
-        });
-        let beside = self.prefilled.map_or(Money::ZERO, |usage| target.of(usage));
-        let bill = Bill {
-            draft: self.drafted.map_or(Money::ZERO, |usage| draft.of(usage)),
-            verify: sum(&self.scored),
-            target: beside + if served == "target" { answered } else { sum(&self.target) },
-            target_only: alone,
-        };
+        let Some(bill) = self.bill() else { return };
         let micro = |money: Money| money.get() / PICO_IN_MICRO;
         let (paid, alone) = (micro(bill.paid()), micro(bill.target_only));
         if !self.background {
@@ -200,6 +179,43 @@ impl CostAccount {
         }
         let metrics: &CascadeMetrics = &self.layer.metrics;
         metrics.charged(&self.state.name, &self.tenant, served, paid, alone);
+    }
+
+    /// What all of it came to; nothing where a price is not known.
+    fn bill(&self) -> Option<Bill> {
+        let [draft, target] = self.state.settings.prices?;
+        let known = if self.background { RequestFacts::default() } else { self.facts.known() };
+        let counts = known.prompt.zip(known.completion);
+        let answer = |prices: Prices, cached: Option<Tokens>| {
+            counts.map_or(Money::ZERO, |(prompt, completion)| {
+                let cached = cached.unwrap_or_default();
+                prices.of(Usage { prompt, cached, completion })
+            })
+        };
+        let sum = |usages: &[Usage]| {
+            usages.iter().fold(Money::ZERO, |sum, usage| sum + target.of(*usage))
+        };
+        // What its own prefill left in the cache the target would have had to read.
+        let prefilled = self.prefilled.and(known.cached);
+        let alone = answer(target, self.prefilled.map(|usage| usage.cached));
+        let (answered, alone) = match self.served {
+            "target" => (answer(target, prefilled), alone),
+            // The target gave no answer, so that nothing is spared by another model's.
+            FALLBACK => {
+                let settings = self.layer.pipeline.settings();
+                let prices = settings.prices.of_model(known.priced_as()?, &settings.cascades)?;
+                let answered = answer(prices, known.cached);
+                (answered, answered)
+            }
+            _ => (sum(&self.target), alone),
+        };
+        let beside = self.prefilled.map_or(Money::ZERO, |usage| target.of(usage));
+        Some(Bill {
+            draft: self.drafted.map_or(Money::ZERO, |usage| draft.of(usage)),
+            verify: sum(&self.scored),
+            target: beside + answered,
+            target_only: alone,
+        })
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct RequestFacts {
     pub(crate) priority: Option<&'static str>,
     /// Whose answer it got, of a cascade.
     pub(crate) served_by: Option<&'static str>,
+    /// The model that stood in for the one that was asked for, where one did.
+    pub(crate) stand_in: Option<String>,
     /// How the target was asked for the last score.
     pub(crate) scored_by: Option<&'static str>,
     /// What it cost, and what the target alone would have, in millionths of a dollar.
@@ -94,6 +96,11 @@ impl RequestFacts {
         self.served_by == Some(FALLBACK)
     }
 
+    /// The model whose prices hold: of the answer's tokens, whichever was asked for.
+    pub(crate) fn priced_as(&self) -> Option<&str> {
+        self.stand_in.as_deref().or(self.model.as_deref())
+    }
+
     /// Writes them into the access record. The listener may know who ended the request.
     pub(crate) fn write(self, record: &mut AccessRecord, trace: &RequestTrace) {
         let RequestFacts {
@@ -111,6 +118,7 @@ impl RequestFacts {
             tenant,
             priority,
             served_by,
+            stand_in,
             scored_by,
             cost,
             cost_alone,
@@ -127,7 +135,8 @@ impl RequestFacts {
         (record.reused, record.prompt_bytes, record.prefix) = (reused, prompt_bytes, prefix);
         (record.first_token, record.queued, record.worker) = (first_token, queued, worker);
         (record.tenant, record.priority) = (tenant, priority);
-        (record.served_by, record.scored_by) = (served_by, scored_by);
+        (record.served_by, record.stand_in) = (served_by, stand_in);
+        record.scored_by = scored_by;
         (record.cost, record.cost_alone, record.cache) = (cost, cost_alone, cache);
         (record.resumed, record.resumed_by, record.hedged) = (resumed, resumed_by, hedged);
         record.limit = limit;

@@ -56,7 +56,9 @@ pub(crate) async fn ask(
             continue;
         }
         pipeline.requests.fell_back(&info.model);
-        context.note(|record| record.served_by = Some(FALLBACK));
+        context.note(|record| {
+            (record.served_by, record.stand_in) = (Some(FALLBACK), Some(model.clone()));
+        });
         if let (Ok(response), Ok(name)) = (&mut answered, HeaderValue::from_str(&model)) {
             response.headers_mut().insert(SERVED_BY, name);
         }

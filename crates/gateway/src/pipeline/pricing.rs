@@ -1,7 +1,7 @@
 //! Pricing of a request by its tokens.
 //!
 //! A cascade keeps its own books and brings its cost along. Of other requests the cost follows from the prices of
-//! their model, as soon as its worker has counted tokens. An answer that was given again costs nothing.
+//! the model that answered, as soon as its worker has counted tokens. An answer that was given again costs nothing.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) fn price(facts: &mut RequestFacts, settings: &GatewaySettings) {
         return;
     }
     let used = facts.reused.or(facts.prompt.zip(facts.completion));
-    let (Some((prompt, completion)), Some(model)) = (used, &facts.model) else { return };
+    let (Some((prompt, completion)), Some(model)) = (used, facts.priced_as()) else { return };
     if completion == Tokens::ZERO {
         return;
     }

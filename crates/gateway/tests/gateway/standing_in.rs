@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use overdraft_gateway::{GatewaySettings, ModelSettings};
+use overdraft_core::cost::{Price, Prices};
+use overdraft_gateway::{CascadeSettings, GatewaySettings, ModelSettings};
 use serde_json::Value;
 
 use crate::client::End;
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, finish, in_time, token};
+use crate::keys::until_metrics;
 use crate::mock::{Alone, Mock};
 
 const LARGE: &str = "large";
@@ -58,6 +60,12 @@ async fn lines(gateway: &Gateway, start: &str) -> Vec<String> {
     page.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
 }
 
+/// So many dollars for a million tokens of any kind.
+fn flat(dollars: u64) -> Prices {
+    let price = Price::new(dollars * 1_000_000);
+    Prices { prompt: price, cached: price, completion: price }
+}
+
 fn asked(more: &str) -> String {
     format!(r#"{{"model":"{LARGE}","messages":[{{"role":"user","content":"hi"}}]{more}}}"#)
 }
@@ -96,4 +104,41 @@ async fn where_the_model_that_stands_in_fails_as_well_the_request_has_failed() {
     assert_eq!(client.whole().await.0.status, 500);
     assert!(0 < stand_in.asked());
     assert_eq!(rows(&gateway, 1).await[0]["end"], "SH");
+}
+
+#[tokio::test]
+async fn an_answer_of_a_model_that_stands_in_costs_what_that_one_does() {
+    let mut pair = Pair::start(|settings| {
+        let prices = [(LARGE, flat(10)), (STAND_IN, flat(1))];
+        settings.prices.models = prices.map(|(name, price)| (name.to_owned(), price)).into();
+    })
+    .await;
+    let mut client = pair.gateway.client().await;
+    client.post(CHAT, &asked("")).await;
+    pair.stand_in.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    let row = &rows(&pair.gateway, 1).await[0];
+    // Three tokens of prompt and one of the answer.
+    let costs = (&row["cost_microusd"], &row["cost_target_only_microusd"]);
+    assert_eq!(costs, (&4.into(), &4.into()), "{row}");
+    assert_eq!(row["model"], LARGE);
+}
+
+#[tokio::test]
+async fn a_cascade_spares_nothing_where_another_model_stands_in_for_its_target() {
+    let mut pair = Pair::start(|settings| {
+        let mut cascade = CascadeSettings::new("small", LARGE);
+        cascade.prices = Some([flat(1), flat(10)]);
+        settings.cascades.insert(LARGE.to_owned(), cascade);
+        settings.prices.models = [(STAND_IN.to_owned(), flat(1))].into();
+    })
+    .await;
+    let mut client = pair.gateway.client().await;
+    client.post_with(CHAT, "x-overdraft-cascade: off\r\n", &asked("")).await;
+    pair.stand_in.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    let labels = r#"{cascade="large",tenant="other",served_by="fallback"}"#;
+    for (name, amount) in [("cost_microusd_total", 4), ("saving_microusd", 0)] {
+        until_metrics(&pair.gateway, &format!("overdraft_cascade_{name}{labels} {amount}")).await;
+    }
 }

@@ -62,6 +62,8 @@ pub struct Entry {
     pub total: Micros,
     /// The model asked for.
     pub model: Arc<str>,
+    /// The model whose prices its tokens have: the one asked for, or the one that stood in.
+    pub priced_as: Arc<str>,
     /// Who answered last, where the log says.
     pub worker: Option<Arc<str>>,
     /// Tokens of the prompt.
@@ -117,6 +119,7 @@ struct Line {
     queued_us: Option<u64>,
     total_us: Option<u64>,
     served_by: Option<String>,
+    stand_in: Option<String>,
     cost_microusd: Option<u64>,
     cost_target_only_microusd: Option<u64>,
     cache: Option<String>,
@@ -216,7 +219,16 @@ impl AccessLog {
 
     /// The models asked for, each once.
     pub fn models(&self) -> Vec<&str> {
-        let mut models: Vec<&str> = self.entries.iter().map(|entry| &*entry.model).collect();
+        self.each_once(|entry| &entry.model)
+    }
+
+    /// The models whose prices its tokens have, each once.
+    pub fn priced_as(&self) -> Vec<&str> {
+        self.each_once(|entry| &entry.priced_as)
+    }
+
+    fn each_once(&self, of: impl Fn(&Entry) -> &Arc<str>) -> Vec<&str> {
+        let mut models: Vec<&str> = self.entries.iter().map(|entry| &**of(entry)).collect();
         models.sort_unstable();
         models.dedup();
         models
@@ -357,7 +369,8 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
     let reused = matches!(line.cache.as_deref(), Some("hit" | "coalesced"));
     let source = match line.served_by.as_deref() {
         _ if reused => AnswerSource::Reused,
-        None | Some("target") => AnswerSource::Worker,
+        // A model that stood in had no small one before it.
+        None | Some("target" | "fallback") => AnswerSource::Worker,
         Some(_) => AnswerSource::Cascade {
             cost_share: line
                 .cost_microusd
@@ -365,12 +378,14 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
                 .map(|(cost, alone)| float(cost) / float(alone)),
         },
     };
+    let model = names.of(line.model.as_deref().unwrap_or_default());
     let entry = Entry {
         at: Instant::ORIGIN,
         first_token: line.ttft_us.map(Micros::new),
         queued: Micros::new(line.queued_us.unwrap_or_default()),
         total: Micros::new(total),
-        model: names.of(line.model.as_deref().unwrap_or_default()),
+        priced_as: line.stand_in.as_deref().map_or_else(|| Arc::clone(&model), |own| names.of(own)),
+        model,
         worker: line.worker.as_deref().map(|worker| names.of(worker)),
         prompt: Tokens::new(prompt),
         cached: line.tokens_cached.map(|cached| Tokens::new(cached.min(prompt))),

@@ -82,11 +82,15 @@ fn whose_answer_it_was_is_told_apart() {
                    "cost_microusd":10,"cost_target_only_microusd":40"#;
     let draft = draft.replace('\n', "");
     let target = r#","served_by":"target","tokens_prompt":9,"tokens_out":3"#;
-    let text: String = [hit, joined, &draft, target].iter().map(|more| line(9, more)).collect();
-    let sources: Vec<_> = log(&text).unwrap().entries().iter().map(|one| one.source).collect();
+    let stood_in = r#","served_by":"fallback","stand_in":"other","tokens_prompt":9,"tokens_out":3"#;
+    let lines = [hit, joined, &draft, target, stood_in];
+    let text: String = lines.iter().map(|more| line(9, more)).collect();
+    let log = log(&text).unwrap();
+    let sources: Vec<_> = log.entries().iter().map(|one| one.source).collect();
     let cascade = AnswerSource::Cascade { cost_share: Some(0.25) };
-    let reused = AnswerSource::Reused;
-    assert_eq!(sources, [reused, reused, cascade, AnswerSource::Worker]);
+    let (reused, worker) = (AnswerSource::Reused, AnswerSource::Worker);
+    assert_eq!(sources, [reused, reused, cascade, worker, worker]);
+    assert_eq!((log.models(), log.priced_as()), (vec!["m"], vec!["m", "other"]));
 }
 
 #[track_caller]
