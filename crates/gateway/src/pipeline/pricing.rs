@@ -24,7 +24,8 @@ pub(crate) fn price(facts: &mut RequestFacts, settings: &GatewaySettings) {
     }
     let used = facts.reused.or(facts.prompt.zip(facts.completion));
     let (Some((prompt, completion)), Some(model)) = (used, facts.priced_as()) else { return };
-    if completion == Tokens::ZERO {
+    // An embedding has a prompt alone; without both nothing was computed.
+    if prompt == Tokens::ZERO && completion == Tokens::ZERO {
         return;
     }
     let Some(prices) = settings.prices.of_model(model, &settings.cascades) else { return };

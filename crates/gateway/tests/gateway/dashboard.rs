@@ -273,3 +273,23 @@ async fn a_request_of_a_priced_model_costs_its_tokens_and_its_pool_its_hours() {
         (&pool["worker_hours"], &3_600.0.into())
     );
 }
+
+#[tokio::test]
+async fn an_embedding_costs_its_prompt_though_it_generates_nothing() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        let price = overdraft_core::cost::Price::new(500_000);
+        let prices = overdraft_core::cost::Prices { prompt: price, ..Default::default() };
+        settings.prices.models = [(MODEL.to_owned(), prices)].into();
+    })
+    .await;
+    let mut client = gateway.client().await;
+    client.post("/v1/embeddings", &format!(r#"{{"model":"{MODEL}","input":"hi"}}"#)).await;
+    let answer = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"usage":{"prompt_tokens":1000000,"total_tokens":1000000}}"#;
+    mock.call().await.answer(200, answer).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    let listed = view(&gateway, "requests").await;
+    assert_eq!(listed["rows"][0]["cost_microusd"], 500_000, "{listed}");
+    let cost = view(&gateway, "cost").await;
+    assert_eq!(cost["today"][0]["cost_microusd"], 500_000, "{cost}");
+}
