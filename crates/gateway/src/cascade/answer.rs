@@ -16,7 +16,7 @@ use super::CascadeLayer;
 use super::call::CallContext;
 use super::capture::Capture;
 use super::continuation::{Sink, Told, Unfinished};
-use super::cost_accounting::CostAccount;
+use super::cost_accounting::{CostAccount, SharedAccount};
 use super::driver::Driver;
 use super::flow::Flow;
 use super::plan::Plan;
@@ -26,7 +26,7 @@ use super::shadow::{self, Target};
 use super::state::CascadeState;
 use crate::pipeline::attempt::Question;
 use crate::pipeline::context::RequestContext;
-use crate::pipeline::facts::{FALLBACK, SharedFacts};
+use crate::pipeline::facts::SharedFacts;
 use crate::pipeline::refusal::Refused;
 use crate::pipeline::relay::Fault;
 use crate::pipeline::request_guard::PoolTimes;
@@ -74,7 +74,10 @@ pub(crate) async fn answer(
     };
     let left = left.expect("a request goes to the draft or to the target");
     layer.metrics.answered(&state.name, outcome(layer, &state, left.cause));
-    let mut account = driver.change_account();
+    let account = SharedAccount::new(driver.change_account());
+    if let Some(guard) = context.guard() {
+        guard.keeps(account.clone());
+    }
     let protocol = driver.protocol.clone();
     let wanted = left.compares.then(move || {
         let (sender, coming) = oneshot::channel();
@@ -91,7 +94,7 @@ pub(crate) async fn answer(
         response.headers_mut().insert(SERVED_BY, HeaderValue::from_static("target"));
         let _none = protocol.report(Event::TargetBegan);
     } else {
-        account.served = FALLBACK;
+        account.falls_back();
     }
     let is_told = is_target && response.status().is_success();
     let wanted = wanted.filter(|_| is_told);

@@ -16,9 +16,10 @@ use overdraft_wire::answer::TokenChunk;
 use overdraft_wire::sse::Splitter;
 use tokio::sync::oneshot;
 
-use super::cost_accounting::CostAccount;
+use super::cost_accounting::SharedAccount;
 use super::draft_transcript::DraftTranscript;
 use super::protocol::ProtocolHandle;
+use crate::pipeline::request_guard::Books;
 
 /// Bytes of an answer that are copied at most; a longer one is not compared.
 const COPY_BYTES_MAX: usize = 1024 * 1024;
@@ -26,7 +27,7 @@ const COPY_BYTES_MAX: usize = 1024 * 1024;
 /// An answer on its way to the client.
 pub(super) struct Capture {
     inner: Body,
-    account: Option<CostAccount>,
+    account: SharedAccount,
     copy: Option<Copied>,
     /// Until it has ended; nothing where it is no success.
     protocol: Option<ProtocolHandle>,
@@ -42,22 +43,20 @@ struct Copied {
 impl Capture {
     pub(super) fn new(
         inner: Body,
-        account: CostAccount,
+        account: SharedAccount,
         wanted: Option<oneshot::Sender<String>>,
         protocol: Option<ProtocolHandle>,
         streamed: bool,
     ) -> Self {
         let copy = wanted.map(|wanted| Copied { bytes: Vec::new(), streamed, wanted });
-        Self { inner, account: Some(account), copy, protocol }
+        Self { inner, account, copy, protocol }
     }
 
     fn ended(&mut self) {
         if let Some(protocol) = self.protocol.take() {
             let _none = protocol.report(Event::TargetEnded);
         }
-        if let Some(mut account) = self.account.take() {
-            account.close();
-        }
+        self.account.close();
         if let Some(copy) = self.copy.take() {
             let text =
                 if copy.streamed { of_events(&copy.bytes) } else { of_document(&copy.bytes) };

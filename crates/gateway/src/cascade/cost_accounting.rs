@@ -3,7 +3,7 @@
 //! The cost adds up over the calls and is recorded once, when the answer has ended, in the access
 //! line and the metrics.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use overdraft_core::cascade::Path;
 use overdraft_core::cost::{Bill, Money, Prices, Usage};
@@ -17,6 +17,7 @@ use super::state::CascadeState;
 use crate::dispatch::Used;
 use crate::pipeline::canary::Side;
 use crate::pipeline::facts::{FALLBACK, RequestFacts, SharedFacts};
+use crate::pipeline::request_guard::Books;
 
 /// Picodollars in a millionth of a dollar.
 const PICO_IN_MICRO: u64 = 1_000_000;
@@ -223,6 +224,33 @@ impl Drop for CostAccount {
     fn drop(&mut self) {
         // Whoever leaves early has still been worked for.
         self.close();
+    }
+}
+
+/// Books over an answer of the target. Who relays it closes them at its end, and the request's guard where that goes
+/// first: metrics and log count what the access line has.
+#[derive(Clone, Debug)]
+pub(super) struct SharedAccount(Arc<Mutex<CostAccount>>);
+
+impl SharedAccount {
+    pub(super) fn new(account: CostAccount) -> Self {
+        Self(Arc::new(Mutex::new(account)))
+    }
+
+    /// Another model stands in for the target.
+    pub(super) fn falls_back(&self) {
+        self.account().served = FALLBACK;
+    }
+
+    fn account(&self) -> MutexGuard<'_, CostAccount> {
+        // What a panic left half booked is still worth closing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books for SharedAccount {
+    fn close(&self) {
+        self.account().close();
     }
 }
 

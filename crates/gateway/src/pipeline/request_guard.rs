@@ -3,6 +3,7 @@
 //! The guard lives as long as the request: in the handler until there is an answer, then in a
 //! streamed answer. When it is dropped the request is over, and its facts go into the metrics.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,6 +42,12 @@ impl PoolTimes {
     }
 }
 
+/// Books of a request that are kept apart from its guard. What they come to is noted in its facts.
+pub(crate) trait Books: fmt::Debug + Send + Sync {
+    /// Closes them, unless that has been done: the request is over.
+    fn close(&self);
+}
+
 /// One request's entry in the metrics, in the making.
 #[derive(Debug)]
 pub(crate) struct RequestGuard {
@@ -59,6 +66,8 @@ pub(crate) struct RequestGuard {
     charge: Option<Charge>,
     /// The side of a comparison that it is on, and whether a cascade keeps books of what it costs.
     side: Option<(Side, bool)>,
+    /// Books of what it costs, where a cascade keeps them: a whole answer has ended before anybody reads it.
+    books: Option<Box<dyn Books>>,
     /// Tokens of the answer that have been seen.
     streamed: u32,
     /// What the log of requests will have of it beside the access line, where there is a log.
@@ -79,6 +88,7 @@ impl RequestGuard {
             visit: None,
             charge: None,
             side: None,
+            books: None,
             streamed: 0,
             entry: None,
         }
@@ -143,6 +153,11 @@ impl RequestGuard {
     /// It is on this side of a comparison; whether a cascade keeps books of what it costs.
     pub(crate) fn stands_on(&mut self, side: &Side, has_books: bool) {
         self.side = Some((side.clone(), has_books));
+    }
+
+    /// These books are closed before the request is counted.
+    pub(crate) fn keeps(&mut self, books: impl Books + 'static) {
+        self.books = Some(Box::new(books));
     }
 
     /// So many tokens of the answer have been relayed.
@@ -236,6 +251,9 @@ impl Drop for RequestGuard {
         let now = self.pipeline.dispatcher.clock.now();
         let total = now - self.begun;
         let (charge, entry) = (self.charge.take(), self.entry.take());
+        if let Some(books) = self.books.take() {
+            books.close();
+        }
         let mut facts = self.facts.known();
         price(&mut facts, &self.pipeline.settings());
         if let Some(charge) = charge {

@@ -1,5 +1,6 @@
 //! A small model answers first: what is accepted, refused, verified, handed over, and what goes wrong.
 
+mod costs;
 mod judging;
 mod learning;
 mod prefilling;
