@@ -163,23 +163,29 @@ impl Lease {
     fn settle(&mut self, ending: Ending, used: Option<Used>) {
         let Some(placed) = self.placed.take() else { return };
         self.trace.ended(ending, used.map(SpanTokens::from));
+        let cached = used.and_then(|used| used.cached);
+        let metrics = &self.dispatcher.metrics.routing;
         if ending == Ending::Answered {
-            let cached = used.and_then(|used| used.cached);
-            let metrics = &self.dispatcher.metrics.routing;
             metrics.answered(used.map(|used| used.prompt), cached);
-            // Of several answers it is not said which found how much.
-            if let Some(cached) = cached.filter(|_| placed.demand().prospect.answers <= 1) {
-                metrics.compared(self.member.upstream.name(), placed.demand().cached, cached);
-            }
         }
         let outcome = Outcome {
             ending,
             prompt: used.map(|used| used.prompt),
-            cached: used.and_then(|used| used.cached),
+            cached,
             completion: used.map(|used| used.completion),
         };
         let now = self.dispatcher.clock.now();
-        let change = self.dispatcher.router().end(placed, outcome, now);
+        let mut router = self.dispatcher.router();
+        // Of several answers it is not said which found how much. A worker leaves under the same lock, and its series
+        // go then: an answer of it that ends later brings none back.
+        let is_compared = ending == Ending::Answered
+            && placed.demand().prospect.answers <= 1
+            && router.fleet().is_member(placed.worker());
+        if let Some(cached) = cached.filter(|_| is_compared) {
+            metrics.compared(self.member.upstream.name(), placed.demand().cached, cached);
+        }
+        let change = router.end(placed, outcome, now);
+        drop(router);
         self.dispatcher.call_waiting();
         self.dispatcher.report(change);
     }

@@ -145,12 +145,13 @@ impl Membership {
                 member.dismiss();
                 dispatcher.members.asked(&member);
                 fleet.models.note(id, None);
+                // Nothing is counted of it from here on.
+                dispatcher.leave(id);
                 dispatcher.metrics.routing.forget(
                     member.upstream.name(),
                     scrape::RESULTS,
                     kv_event_subscriber::RESULTS,
                 );
-                dispatcher.leave(id);
             }
         }
     }

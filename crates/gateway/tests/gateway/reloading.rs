@@ -7,7 +7,8 @@ use hickory_resolver::proto::rr::rdata::A;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use overdraft_gateway::{DnsSettings, FileSettings, Source, Token, WarmUp, WorkerSettings};
 
-use crate::harness::{ANSWER, Gateway, MODEL, SOON, in_time};
+use crate::client::End;
+use crate::harness::{ANSWER, DONE, Gateway, MODEL, SOON, finish, in_time, token};
 use crate::mock::Mock;
 use crate::name_server::{Reply, Server};
 use crate::routing::{until, workers};
@@ -154,4 +155,36 @@ async fn a_drain_ends_with_the_worker_that_was_told_it() {
     assert_eq!(list["workers"][0]["draining"], false, "nobody has told this one to drain");
     gateway.until_up(1).await;
     asked(&gateway, &mut mock).await;
+}
+
+#[tokio::test]
+async fn the_last_answer_of_a_worker_that_has_left_brings_no_series_of_it_back() {
+    const SERIES: &str = "overdraft_worker_cached_tokens_total{worker=\"worker-0\"";
+    let (mut gone, other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let gateway = Gateway::start(&[&gone]).await;
+    let usage = r#""usage":{"prompt_tokens":7,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":1}"#;
+    let events = format!("{}data: {{\"choices\":[],{usage}}}\n\n{DONE}", finish("stop"));
+    for leaves in [false, true] {
+        let mut client = gateway.stream().await;
+        let mut call = gone.call().await;
+        call.stream().await;
+        call.chunk(&token("a")).await;
+        client.head().await;
+        if leaves {
+            let mut settings = gateway.settings();
+            settings.workers = vec![WorkerSettings::new(other.url())];
+            gateway.change(settings);
+            let only = other.address.to_string();
+            until(&gateway, |list| {
+                let all = list["workers"].as_array().unwrap();
+                all.len() == 1 && all[0]["name"] == only
+            })
+            .await;
+        }
+        call.chunk(&events).await;
+        call.end().await;
+        assert_eq!(client.rest().await.1, End::Clean);
+        let (_, page) = gateway.client().await.get("/metrics").await;
+        assert_eq!(page.contains(SERIES), !leaves, "{page}");
+    }
 }
