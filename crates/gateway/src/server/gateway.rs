@@ -9,7 +9,7 @@ use overdraft_store::Status;
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, CostMetrics,
-    GatewayMetrics, RoutingMetrics, SharingMetrics, TraceMetrics,
+    GatewayMetrics, LabelCap, RoutingMetrics, SharingMetrics, TraceMetrics,
 };
 use overdraft_units::Instant;
 
@@ -69,16 +69,17 @@ impl Gateway {
         settings.check()?;
         let settings = Arc::new(LiveSettings::new(settings));
         let mut requests = GatewayMetrics::new();
+        let tenants = Arc::new(LabelCap::of_tenants());
         let registry = requests.registry_mut();
         let cache_metrics = Arc::new(CacheMetrics::new(registry));
         let routing = RoutingMetrics::new(registry);
-        let admission = AdmissionMetrics::new(registry);
+        let admission = AdmissionMetrics::new(registry, &tenants);
         let care = CareMetrics::new(registry);
         let sharing = SharingMetrics::new(registry);
-        let cascade_metrics = CascadeMetrics::new(registry);
+        let cascade_metrics = CascadeMetrics::new(registry, &tenants);
         let canary = CanaryMetrics::new(registry);
         let traces = TraceMetrics::new(registry);
-        let cost = Arc::new(CostMetrics::new(registry));
+        let cost = Arc::new(CostMetrics::new(registry, &tenants));
         let metrics = DispatcherMetrics { routing, sharing };
         let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&settings), clock, metrics));
         let fleet = Arc::new(Fleet::new(Arc::clone(&dispatcher), care, Arc::clone(&cost)));

@@ -1,8 +1,9 @@
 //! Admission metrics: refusals by reason, queue lengths and tenant use.
 //!
 //! One name is the write-up's own: `router_rejections_total`. Reasons and priorities are closed
-//! sets; tenants are those that the configuration names, and `other`.
+//! sets; tenants have a cap, and those beyond it are `other`.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use overdraft_core::admit::Priority;
@@ -16,9 +17,6 @@ use super::buckets::{FIRST_TOKEN, seconds};
 use super::known::Known;
 use super::label_cap::LabelCap;
 use super::registry::DescribedRegistry;
-
-/// Tenants that get a label value of their own.
-const TENANTS_MAX: usize = 1_000;
 
 /// Why a request may be refused for want of room or budget.
 const REASONS: [&str; 15] = [
@@ -58,7 +56,7 @@ pub struct WorkerPressure {
 /// The catalogue of admission.
 #[derive(Debug)]
 pub struct AdmissionMetrics {
-    tenants: LabelCap,
+    tenants: Arc<LabelCap>,
     rejections: Family<Words<2>, Counter>,
     queue: Family<Words<1>, Gauge>,
     queue_tokens: Gauge,
@@ -75,9 +73,9 @@ pub struct AdmissionMetrics {
 
 impl AdmissionMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut DescribedRegistry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry, tenants: &Arc<LabelCap>) -> Self {
         let metrics = Self {
-            tenants: LabelCap::new(TENANTS_MAX),
+            tenants: Arc::clone(tenants),
             rejections: Family::default(),
             queue: Family::default(),
             queue_tokens: Gauge::default(),

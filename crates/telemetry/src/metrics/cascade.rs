@@ -1,8 +1,9 @@
 //! Cascade metrics.
 //!
-//! Cascades, tenants and words are bounded by the configuration and by this program; no label is
-//! what a client wrote.
+//! Cascades and words are bounded by the configuration and by this program, tenants by a cap, for a token may name any;
+//! no label is what a client wrote.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
@@ -10,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
+use super::label_cap::LabelCap;
 use super::registry::DescribedRegistry;
 
 type Word = [(&'static str, &'static str); 1];
@@ -43,6 +45,7 @@ pub struct CascadeGauges {
 /// The catalogue of cascades.
 #[derive(Debug)]
 pub struct CascadeMetrics {
+    tenants: Arc<LabelCap>,
     answers: Family<OfWord, Counter>,
     excluded: Family<OfWord, Counter>,
     windows: Family<Of, Counter>,
@@ -71,8 +74,9 @@ fn prefixes() -> Histogram {
 
 impl CascadeMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut DescribedRegistry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry, tenants: &Arc<LabelCap>) -> Self {
         let metrics = Self {
+            tenants: Arc::clone(tenants),
             answers: Family::default(),
             excluded: Family::default(),
             windows: Family::default(),
@@ -272,7 +276,7 @@ impl CascadeMetrics {
     ) {
         let labels = [
             ("cascade", cascade.to_owned()),
-            ("tenant", tenant.to_owned()),
+            ("tenant", self.tenants.admit(tenant).to_owned()),
             ("served_by", served.to_owned()),
         ];
         self.cost.get_or_create(&labels).inc_by(cost);

@@ -2,6 +2,7 @@
 //!
 //! Tenants and models are capped by their owners; who answered and pools are closed sets.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
@@ -10,9 +11,6 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::label_cap::LabelCap;
 use super::registry::DescribedRegistry;
-
-/// Tenants that get a label value of their own.
-const TENANTS_MAX: usize = 1_000;
 
 type Labels<const N: usize> = [(&'static str, String); N];
 type Pool = [(&'static str, &'static str); 1];
@@ -34,7 +32,7 @@ pub struct PoolHours {
 /// The catalogue of cost.
 #[derive(Debug)]
 pub struct CostMetrics {
-    tenants: LabelCap,
+    tenants: Arc<LabelCap>,
     requests: Family<Labels<3>, Dollars>,
     target_only: Family<Labels<3>, Dollars>,
     worker_seconds: Family<Pool, Dollars>,
@@ -45,9 +43,9 @@ pub struct CostMetrics {
 
 impl CostMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut DescribedRegistry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry, tenants: &Arc<LabelCap>) -> Self {
         let metrics = Self {
-            tenants: LabelCap::new(TENANTS_MAX),
+            tenants: Arc::clone(tenants),
             requests: Family::default(),
             target_only: Family::default(),
             worker_seconds: Family::default(),

@@ -9,6 +9,9 @@ pub const OTHER: &str = "other";
 /// Bytes of a value at most; a longer one is `other` too.
 const VALUE_BYTES_MAX: usize = 256;
 
+/// Tenants that get a label value of their own.
+const TENANTS_MAX: usize = 1_000;
+
 /// Lets the first few values through and calls every later one [`OTHER`].
 #[derive(Debug)]
 pub struct LabelCap {
@@ -20,6 +23,12 @@ impl LabelCap {
     /// Lets `values_max` values through.
     pub const fn new(values_max: usize) -> Self {
         Self { seen: Mutex::new(BTreeSet::new()), values_max }
+    }
+
+    /// Lets tenants through. All catalogues share one, so that a tenant has its name in all of them or in none: tokens
+    /// of an identity provider may name any number.
+    pub const fn of_tenants() -> Self {
+        Self::new(TENANTS_MAX)
     }
 
     /// The value itself while there is room for it.

@@ -1,12 +1,13 @@
 //! What a scraper sees, compared with what vLLM shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use overdraft_units::{Blocks, Micros, Tokens};
 
 use super::{
-    CacheFacts, Exposition, GatewayMetrics, LabelCap, MetricNames, OTHER, RequestFacts,
-    RequestOutcome, SpeculationFacts, WorkerIdentity, WorkerMetrics, WorkerState,
+    CacheFacts, CascadeMetrics, Exposition, GatewayMetrics, LabelCap, MetricNames, OTHER,
+    RequestFacts, RequestOutcome, SpeculationFacts, WorkerIdentity, WorkerMetrics, WorkerState,
 };
 use crate::access::EndCode;
 
@@ -245,6 +246,23 @@ fn a_label_from_clients_is_capped() {
     assert_eq!(cap.admit("c"), OTHER);
     assert_eq!(cap.admit("a"), "a");
     assert_eq!(LabelCap::new(2).admit(&"x".repeat(1000)), OTHER);
+}
+
+#[test]
+fn tenants_beyond_the_cap_share_a_series_of_a_cascade() {
+    let mut metrics = GatewayMetrics::new();
+    let tenants = Arc::new(LabelCap::of_tenants());
+    let cascades = CascadeMetrics::new(metrics.registry_mut(), &tenants);
+    for number in 0..1_100 {
+        cascades.charged("c", &format!("t{number}"), "target", 2, 3);
+    }
+    let text = metrics.encode(Exposition::Text);
+    let shown = parse(&text);
+    for name in ["overdraft_cascade_cost_microusd_total", "overdraft_cascade_saving_microusd"] {
+        assert_eq!(shown[name].samples, 1_001, "{name}");
+    }
+    let other = "overdraft_cascade_cost_microusd_total{cascade=\"c\",tenant=\"other\",served_by=\"target\"} 200\n";
+    assert!(text.contains(other), "{text}");
 }
 
 #[test]
