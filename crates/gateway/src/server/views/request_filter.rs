@@ -114,7 +114,7 @@ impl RequestFilter {
             && self.from_ms.is_none_or(|from| from <= ended)
             && self.to_ms.is_none_or(|to| ended < to)
             && self.slower_ms.is_none_or(|slower| {
-                logged.first_token.is_some_and(|took| slower * 1_000 <= took.get())
+                logged.first_token.is_some_and(|took| slower.saturating_mul(1_000) <= took.get())
             })
     }
 }
@@ -201,6 +201,7 @@ mod tests {
         check("from=10000&to=10001&slower=250", true);
         check("to=10000", false);
         check("slower=251", false);
+        check("slower=18446744073709551615", false);
         check("tenant=other", true);
         check("model=m", false);
     }
