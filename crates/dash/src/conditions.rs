@@ -15,7 +15,7 @@ pub const KV_FULL_PERMILLE: u64 = 950;
 pub const ACCEPTANCE_LOW: f64 = 0.5;
 /// The same, below which they harm.
 pub const ACCEPTANCE_BAD: f64 = 0.2;
-/// Drafted tokens before acceptance is judged.
+/// Drafted tokens of five minutes before their acceptance is judged.
 const DRAFTED_MIN: u64 = 500;
 /// Share of refused requests in five minutes, in thousandths, that is a spike.
 pub const REFUSED_HIGH_PERMILLE: u64 = 50;
@@ -273,7 +273,7 @@ fn drafts(facts: &Facts<'_>, found: &mut Vec<Condition>) {
 }
 
 fn judged(one: &SpeculationRow) -> bool {
-    DRAFTED_MIN <= one.draft_tokens
+    one.drafted_5m.is_some_and(|drafted| DRAFTED_MIN <= drafted)
 }
 
 fn shared(facts: &Facts<'_>, found: &mut Vec<Condition>) {
@@ -367,16 +367,19 @@ mod tests {
     }
 
     #[test]
-    fn acceptance_is_judged_once_enough_was_drafted() {
+    fn acceptance_is_judged_where_enough_was_drafted_of_late() {
         let workers = [worker("a")];
+        // However much it has drafted since its start.
         let row = |drafted, share| SpeculationRow {
             worker: "a".to_owned(),
-            draft_tokens: drafted,
+            draft_tokens: 10_000,
             acceptance_5m: Some(share),
+            drafted_5m: Some(drafted),
             ..SpeculationRow::default()
         };
         for (drafted, share, expected) in [
-            (100, 0.1, &[][..]),
+            (3, 0.0, &[][..]),
+            (100, 0.1, &[]),
             (1_000, 0.1, &["acceptance_bad"]),
             (1_000, 0.2, &["acceptance_low"]),
             (1_000, 0.5, &[]),

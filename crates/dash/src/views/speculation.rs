@@ -29,6 +29,9 @@ pub struct SpeculationRow {
     /// Share of the drafted tokens that were right over five minutes, of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_5m: Option<f64>,
+    /// Tokens drafted over five minutes: how much that share rests on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafted_5m: Option<u64>,
     /// The depth in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,

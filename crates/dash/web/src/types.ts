@@ -79,7 +79,7 @@ export interface CascadeRow {
 export interface CascadeView { at_ms: number; cascades: CascadeRow[] }
 export interface SpeculationRow {
   worker: string; models: string[]; drafts: number; draft_tokens: number; accepted_tokens: number; accepted_by_position: number[];
-  acceptance_5m?: number; depth?: number; policy?: string; reason?: string; requests: number;
+  acceptance_5m?: number; drafted_5m?: number; depth?: number; policy?: string; reason?: string; requests: number;
 }
 export interface SpeculationView { at_ms: number; workers: SpeculationRow[] }
 export interface CostRow {

@@ -98,6 +98,7 @@ pub(super) fn speculation_rows(gateway: &Gateway) -> Vec<SpeculationRow> {
             accepted_tokens,
             accepted_by_position: report.accepted_by_position,
             acceptance_5m: recent.and_then(|recent| share(recent.accepted, recent.drafted)),
+            drafted_5m: recent.map(|recent| recent.drafted),
             depth: report.draft_depth,
             policy: report.draft_policy,
             reason: report.draft_reason,
