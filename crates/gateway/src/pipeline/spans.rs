@@ -30,10 +30,17 @@ pub(crate) fn finish(recording: &Recording, facts: &RequestFacts, end: &End) {
     let builder = Builder { recording, calendar, facts, end };
     let mut spans = Vec::with_capacity(1 + notes.attempts.len());
     for (number, attempt) in notes.attempts.iter().enumerate() {
-        spans.push(builder.attempt(number, attempt));
+        let before = notes.attempts.iter().take(number);
+        let resends = before.filter(|before| is_same_question(before, attempt)).count();
+        spans.push(builder.attempt(resends, attempt));
     }
     spans.push(builder.request(notes));
     recording.tracer.finish(spans);
+}
+
+/// Whether two attempts ask the same of a model: another model, or a score, is another question and no resend.
+fn is_same_question(one: &AttemptNote, other: &AttemptNote) -> bool {
+    one.callee.model == other.callee.model && one.callee.path == other.callee.path
 }
 
 struct Builder<'a> {
@@ -106,7 +113,7 @@ impl Builder<'_> {
         SpanEvent { at_ns: self.calendar.of(at), name, attributes }
     }
 
-    fn attempt(&self, number: usize, note: &AttemptNote) -> Span {
+    fn attempt(&self, resends: usize, note: &AttemptNote) -> Span {
         let callee = &note.callee;
         let mut said = Attributes(vec![
             Attribute::new("http.request.method", "POST"),
@@ -116,14 +123,16 @@ impl Builder<'_> {
             Attribute::new("overdraft.pool", callee.pool),
             Attribute::new("overdraft.model", callee.model.clone()),
         ]);
-        if 0 < number {
-            said.add("http.request.resend_count", count(number));
+        if 0 < resends {
+            said.add("http.request.resend_count", count(resends));
         }
         said.maybe("http.response.status_code", note.status.map(u64::from));
         said.maybe("error.type", note.error);
         let ended = note.ended.unwrap_or_else(|| self.calendar.now());
-        if let Some(found) = note.tokens.and_then(|found| found.cached) {
-            said.add("overdraft.tokens_cached", tokens(found));
+        if let Some(used) = note.tokens {
+            said.add("overdraft.tokens_prompt", tokens(used.prompt));
+            said.add("overdraft.tokens_out", tokens(used.completion));
+            said.maybe("overdraft.tokens_cached", used.cached.map(tokens));
         }
         self.of_convention(note, &mut said);
         let events = note.first_token.map(|at| SpanEvent {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use overdraft_gateway::{GatewaySettings, GenAi, TracingSettings};
+use overdraft_gateway::{GatewaySettings, GenAi, ModelSettings, TracingSettings};
 use overdraft_otlp::{Attribute, Endpoint, ExporterSettings, Parents};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -123,6 +123,7 @@ async fn a_request_that_was_tried_twice_is_one_trace_of_three_spans() {
     );
     assert_eq!(said(answered, "http.request.resend_count"), "1");
     assert_eq!(said(answered, "gen_ai.usage.output_tokens"), "1");
+    assert_eq!(said(answered, "overdraft.tokens_out"), "1");
     assert_eq!(said(answered, "gen_ai.provider.name"), "overdraft");
     assert_eq!(
         (said(request, "overdraft.request_id"), said(request, "overdraft.attempts")),
@@ -131,6 +132,34 @@ async fn a_request_that_was_tried_twice_is_one_trace_of_three_spans() {
     assert_eq!(said(request, "overdraft.end"), "--");
     let text = format!("{spans:?}");
     assert!(!text.contains("hello") && !text.contains("content"), "no text of an answer: {text}");
+}
+
+#[tokio::test]
+async fn another_model_is_asked_for_the_first_time_and_its_tokens_need_no_convention() {
+    let sink = Sink::start().await;
+    let (own, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&["stand-in"]).await);
+    let traced = sink.traced(1_000);
+    let gateway = Gateway::start_with(&[&own, &other], |settings| {
+        traced(settings);
+        settings.tracing.as_mut().unwrap().gen_ai = GenAi::Off;
+        let fallback = vec!["stand-in".to_owned()];
+        let model = ModelSettings { fallback, ..ModelSettings::default() };
+        settings.routing.models.insert(MODEL.to_owned(), model);
+    })
+    .await;
+    own.answer_alone().turn_to(500);
+    let mut client = gateway.chat("").await;
+    other.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    let spans = sink.spans().await;
+    let [.., stood_in, request] = spans.as_slice() else { panic!("{spans:?}") };
+    assert_eq!(said(request, "overdraft.served_by"), "fallback");
+    assert_eq!(said(stood_in, "overdraft.model"), "stand-in");
+    let tokens = ["overdraft.tokens_prompt", "overdraft.tokens_out"].map(|key| said(stood_in, key));
+    assert_eq!(tokens, ["3", "1"]);
+    let is_resent =
+        |one: &&Span| one.attributes.iter().any(|one| one.key == "http.request.resend_count");
+    assert!(spans.len() > 2 && !is_resent(&stood_in), "{spans:?}");
 }
 
 #[tokio::test]
