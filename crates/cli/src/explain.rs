@@ -190,6 +190,7 @@ struct Explanation {
     choice: String,
     worker: Option<String>,
     model: String,
+    cascade: Option<String>,
     policy: String,
     arm: String,
     #[serde(default)]
@@ -225,10 +226,12 @@ fn table(answer: &[u8]) -> Option<String> {
         || format!("nowhere: {}", told.choice),
         |worker| format!("to {worker}, says {decided}"),
     );
+    let of = told.cascade.as_deref().map(|name| format!(" (the draft of `{name}`)"));
+    let of = of.unwrap_or_default();
     let Explanation { model, prompt_tokens, tokens, completion_tokens_expected, arm, .. } = &told;
     let _written = writeln!(
         text,
-        "`{model}`, {prompt_tokens} prompt tokens ({tokens}), about {completion_tokens_expected} \
+        "`{model}`{of}, {prompt_tokens} prompt tokens ({tokens}), about {completion_tokens_expected} \
          to come, {arm}: {goes}\n"
     );
     let widest = told.candidates.iter().map(|one| one.worker.len()).max().unwrap_or(0).max(6);

@@ -62,10 +62,7 @@ pub(crate) async fn answer(
     let left = match asked {
         None => Fallback::of(&actions),
         Some(call) => match Box::pin(begin(driver, call, context)).await {
-            Ok(response) => {
-                context.explanation.withdraw();
-                return Ok(response);
-            }
+            Ok(response) => return Ok(response),
             Err((kept, left)) => {
                 driver = kept;
                 Some(left)
@@ -161,7 +158,12 @@ fn start(
     let account =
         CostAccount::new(layer, &plan.state, &tenant, facts, estimated).on(info.side.clone());
     let body = question.content.body.clone();
-    Box::new(Driver::new(calls, plan, body, info.clone(), writer, account))
+    let mut driver = Driver::new(calls, plan, body, info.clone(), writer, account);
+    if context.explanation.is_wanted() {
+        let cascade = driver.state().name.clone();
+        driver.explanation.want_of_draft(cascade);
+    }
+    Box::new(driver)
 }
 
 /// A request whose draft was of no use, and what follows.
@@ -197,6 +199,7 @@ async fn begin(
     if let (Some(guard), Some(worker)) = (context.guard(), driver.worker) {
         guard.by(layer.pipeline.dispatcher.pool(worker));
     }
+    let explanation = std::mem::take(&mut driver.explanation);
     let mut response = match driver.info.delivery {
         Delivery::Streamed => {
             driver.guard = context.take_guard();
@@ -207,6 +210,7 @@ async fn begin(
         }
         Delivery::Whole => whole(driver, actions, &context.facts).await?,
     };
+    context.explanation.adopt(explanation);
     let headers = response.headers_mut();
     headers.insert(SERVED_BY, HeaderValue::from_static(served));
     if let Some(upstream) = &upstream {

@@ -118,10 +118,20 @@ impl CallContext {
         tried: &Tried,
         strictness: Strictness,
     ) -> Result<Lease, CallError> {
+        self.place_explained(call, tried, strictness, &mut Explanation::default())
+    }
+
+    fn place_explained(
+        &self,
+        call: &Call,
+        tried: &Tried,
+        strictness: Strictness,
+        explanation: &mut Explanation,
+    ) -> Result<Lease, CallError> {
         let turn = if tried.attempts() == 0 { Turn::First } else { Turn::Again };
         let placing = call.info.placing(tried, turn, strictness);
         let dispatcher = &self.layer.pipeline.dispatcher;
-        dispatcher.place(placing, &mut Explanation::default()).map_err(CallError::NoPlace)
+        dispatcher.place(placing, explanation).map_err(CallError::NoPlace)
     }
 
     fn spend(&self, lease: &Lease) -> Spending {
@@ -132,8 +142,13 @@ impl CallContext {
 
     /// Asks for a worker to draft: one that is out for failing its requests is asked by its trials alone, also where all
     /// are out, for the target can be asked instead.
-    pub(super) fn place_draft(&self, call: &Call) -> Result<Lease, CallError> {
-        let lease = self.place(call, &Tried::default(), Strictness::Judged)?;
+    pub(super) fn place_draft(
+        &self,
+        call: &Call,
+        explanation: &mut Explanation,
+    ) -> Result<Lease, CallError> {
+        let tried = Tried::default();
+        let lease = self.place_explained(call, &tried, Strictness::Judged, explanation)?;
         if lease.is_out() { Err(CallError::NoPlace(Choice::NoneUp)) } else { Ok(lease) }
     }
 

@@ -14,7 +14,7 @@ use overdraft_core::cascade::{
 };
 use overdraft_core::fleet::WorkerId;
 use overdraft_units::Tokens;
-use overdraft_wire::{Generation, Object};
+use overdraft_wire::Generation;
 use tokio::time::timeout;
 
 use super::call::{AnswerStream, Call, CallContext};
@@ -22,13 +22,13 @@ use super::cost_accounting::CostAccount;
 use super::draft_transcript::DraftTranscript;
 use super::plan::Plan;
 use super::prefill::Prefill;
+use super::preview::draft_call;
 use super::prompt;
 use super::protocol::{Fallback, ProtocolHandle};
 use super::response_writer::{Counts, ResponseWriter};
-use super::rewrite;
 use super::state::CascadeState;
 use super::verify::tokens_of;
-use crate::pipeline::prompt_tokens;
+use crate::dispatch::Explanation;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::RequestInfo;
 
@@ -57,6 +57,8 @@ pub(super) struct Driver {
     pub(super) shown: usize,
     /// Who drafts.
     pub(super) worker: Option<WorkerId>,
+    /// Why it does, where the client wants to know.
+    pub(super) explanation: Explanation,
     /// What is counted of the request, once its answer has begun to be told.
     pub(super) guard: Option<RequestGuard>,
 }
@@ -86,6 +88,7 @@ impl Driver {
             most: 0,
             shown: 0,
             worker: None,
+            explanation: Explanation::default(),
             guard: None,
         }
     }
@@ -141,7 +144,7 @@ impl Driver {
 
     async fn ask_draft(&mut self, asked: DraftCall) -> Result<Continuation, Rejected> {
         let call = self.draft(self.wants_rivals()).await;
-        let place = self.calls.place_draft(&call);
+        let place = self.calls.place_draft(&call, &mut self.explanation);
         let lease = place.map_err(|error| Rejected::Unasked(error.name()))?;
         self.worker = Some(lease.worker());
         if asked.prefills {
@@ -195,7 +198,7 @@ impl Driver {
     /// Asks the draft for an answer that nobody waits for.
     pub(super) async fn begin(&mut self) -> Result<(), Rejected> {
         let call = self.draft(false).await;
-        let place = self.calls.place_draft(&call);
+        let place = self.calls.place_draft(&call, &mut Explanation::default());
         let lease = place.map_err(|error| Rejected::Unasked(error.name()))?;
         self.worker = Some(lease.worker());
         let stream = self.calls.stream(lease, &call).await;
@@ -211,13 +214,7 @@ impl Driver {
     /// The client's request for the draft.
     async fn draft(&self, wants_rivals: bool) -> Call {
         let pipeline = &self.calls.layer.pipeline;
-        let object = Object::parse(&self.body).expect("it was parsed when it was looked into");
-        let model = &self.state().settings.draft;
-        let body = rewrite::draft(&object, model, self.plan.generation, wants_rivals);
-        let endpoint = self.plan.generation.endpoint();
-        let mut info = self.info.of_draft(&pipeline.routes(), model, &body, endpoint);
-        prompt_tokens::count(pipeline, &mut info, &body, endpoint).await;
-        Call { info, path: endpoint.path(), body }
+        draft_call(pipeline, &self.plan, &self.info, &self.body, wants_rivals).await
     }
 
     /// Whether the target may be asked about given tokens: what else the draft thought of is worth knowing then. Where

@@ -8,6 +8,7 @@
 //! | subject                               | file                                               |
 //! |---------------------------------------|----------------------------------------------------|
 //! | Plan: whether a request meets a draft | `plan.rs`                                          |
+//! | Preview: whom an explanation tells of | `preview.rs`                                       |
 //! | State of a cascade                    | `state.rs`                                         |
 //! | Protocol handle: events and actions   | `protocol.rs`                                      |
 //! | Request rewriting                     | `rewrite.rs`                                       |
@@ -40,6 +41,7 @@ mod layer;
 mod persistence;
 mod plan;
 mod prefill;
+mod preview;
 mod prompt;
 mod protocol;
 mod rewrite;
@@ -59,4 +61,5 @@ pub(crate) use self::background::{keep, set_gauges, switched_off};
 pub(crate) use self::layer::CascadeLayer;
 pub(crate) use self::persistence::{remember, save};
 pub(crate) use self::plan::consider;
+pub(crate) use self::preview::{Preview, preview};
 pub(crate) use self::view::rows;

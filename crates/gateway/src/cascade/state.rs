@@ -170,6 +170,15 @@ impl CascadeState {
         (number, Protocol::new(&self.state().cascade, terms, now))
     }
 
+    /// What would be done about a request that arrived now. Nothing is learnt of it.
+    pub(super) fn preview(&self, terms: Terms, now: Instant) -> Vec<Action> {
+        let learnt = self.state();
+        let (mut cascade, mut journal) = (learnt.cascade.clone(), learnt.journal.clone());
+        drop(learnt);
+        let mut protocol = Protocol::new(&cascade, terms, now);
+        protocol.handle(&mut cascade, &mut journal, Event::Arrived, now)
+    }
+
     /// Takes in an event of a request: what is to be done. All events of a cascade are taken in here, one by one.
     pub(super) fn handle(
         &self,

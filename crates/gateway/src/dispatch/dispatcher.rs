@@ -205,7 +205,9 @@ impl Dispatcher {
         if explanation.is_wanted() {
             router.explain(request, settings, tried, now);
             let limits = explain::limits(&router, request, settings, now);
-            explanation.tell(explain::text(&router, &self.members, request, limits));
+            let cascade = explanation.cascade();
+            let words = explain::text(&router, &self.members, request, limits, cascade);
+            explanation.tell(words);
         }
         let placed = place(&mut router, now);
         let waived = router.decision().ejections == Ejections::Waived;
@@ -250,15 +252,17 @@ impl Dispatcher {
         self.router().predict(request, worker, self.clock.now())
     }
 
-    /// What the core would decide now, without booking anything: its choice, and in words why.
-    pub(crate) fn explain(&self, request: Request<'_>) -> (Choice, Bytes) {
+    /// What the core would decide now, without booking anything: its choice, and in words why. Of a request to a draft
+    /// the words name the cascade.
+    pub(crate) fn explain(&self, request: Request<'_>, cascade: Option<&str>) -> (Choice, Bytes) {
         let routes = self.routes();
         let settings = routes.route(request.model);
         let mut router = self.router();
         let now = self.clock.now();
         router.explain(request, settings, &Tried::default(), now);
         let limits = explain::limits(&router, request, settings, now);
-        (router.decision().choice, explain::text(&router, &self.members, request, limits))
+        let words = explain::text(&router, &self.members, request, limits, cascade);
+        (router.decision().choice, words)
     }
 
     /// Asks the core whether a failed attempt at a request for `model` is made again.

@@ -28,6 +28,9 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<String>,
     model: &'a str,
+    /// The cascade whose draft the model is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cascade: Option<&'a str>,
     policy: &'static str,
     arm: &'static str,
     /// Who decided: `policy`, `session` or `trial`.
@@ -124,6 +127,8 @@ const fn is_no_time(micros: &u64) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Explanation {
     words: Option<Bytes>,
+    /// The cascade whose draft it is about.
+    cascade: Option<String>,
     trail: Option<DecisionTrail>,
 }
 
@@ -131,6 +136,12 @@ impl Explanation {
     /// It is told with the next decision.
     pub(crate) fn want(&mut self) {
         self.words = Some(Bytes::new());
+    }
+
+    /// The same of a decision on the draft of that cascade.
+    pub(crate) fn want_of_draft(&mut self, cascade: String) {
+        self.want();
+        self.cascade = Some(cascade);
     }
 
     /// From now on decisions are kept.
@@ -158,9 +169,14 @@ impl Explanation {
         self.words = Some(words);
     }
 
-    /// The decision that was explained is not the one that was carried out.
-    pub(crate) fn withdraw(&mut self) {
-        self.words = None;
+    /// The cascade whose draft it is about, where it is about one.
+    pub(super) fn cascade(&self) -> Option<&str> {
+        self.cascade.as_deref()
+    }
+
+    /// The decision that was carried out is told in `other`.
+    pub(crate) fn adopt(&mut self, other: Self) {
+        self.words = other.words;
     }
 
     /// The words, where there are any to tell.
@@ -187,12 +203,13 @@ pub(super) fn limits(
     })
 }
 
-/// The last decision of `router`, which was about `request`.
+/// The last decision of `router`, which was about `request`: of the draft of a cascade, if one is named.
 pub(super) fn text(
     router: &Router,
     members: &Members,
     request: Request<'_>,
     limits: Option<TimeLimits>,
+    cascade: Option<&str>,
 ) -> Bytes {
     let decision = router.decision();
     let name = |worker: WorkerId| members.upstream(worker).name().to_owned();
@@ -206,6 +223,7 @@ pub(super) fn text(
         choice: choice(decision),
         worker: decision.chosen().map(|chosen| name(chosen.worker)),
         model: request.model,
+        cascade,
         policy: decision.policy.name(),
         arm: decision.arm.name(),
         by: decision.by.name(),

@@ -306,7 +306,7 @@ fn refused(
 
 /// What the core would say now, where it was not asked because others wait.
 fn look(pipeline: &Pipeline, info: &RequestInfo) -> Figures {
-    let (choice, _) = pipeline.dispatcher.explain(info.request());
+    let (choice, _) = pipeline.dispatcher.explain(info.request(), None);
     let (prompt, completion) = pipeline.dispatcher.view().expected(info.request());
     let asked = u64::from(prompt.get()).saturating_add(u64::from(completion.get()));
     saturation(choice).map_or(Figures { asked, ..Figures::default() }, |(_, figures)| figures)

@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use overdraft_core::fleet::{Health, WorkerId};
+use overdraft_core::route::Choice;
 use overdraft_http::{Body, Exchange, RequestBody, reply};
 use overdraft_wire::{ApiError, Endpoint, ErrorKind, RequestPeek};
 use serde::Serialize;
@@ -19,6 +20,7 @@ use super::percent::unescaped;
 use super::views::{View, ViewRoute};
 use super::{Gateway, views};
 use crate::cache::admin::{self as cache_admin, Purge};
+use crate::cascade::{self, Preview};
 use crate::dispatch::{Dispatcher, explain};
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
@@ -136,9 +138,20 @@ async fn explained(
     let is_chat = RequestPeek::parse(&body)?.messages.is_some();
     let endpoint = if is_chat { Endpoint::ChatCompletions } else { Endpoint::Completions };
     let context = RequestContext::new(exchange, head, endpoint);
-    let (mut info, _) = inspect(pipeline, &context, &Caller::operator(), &body)?;
+    let (mut info, content) = inspect(pipeline, &context, &Caller::operator(), &body)?;
+    let plan = cascade::consider(&gateway.cascade, &context, &body, &info)?;
+    if let Some(plan) = plan {
+        let previewed = cascade::preview(&gateway.cascade, &plan, &info, &content.body);
+        if let Some(Preview { cascade, info }) = Box::pin(previewed).await {
+            let (choice, words) = gateway.dispatcher.explain(info.request(), Some(&cascade));
+            // Where the draft cannot be asked, the target is.
+            if matches!(choice, Choice::Send(_)) {
+                return Ok(reply::json(StatusCode::OK, words));
+            }
+        }
+    }
     prompt_tokens::count(pipeline, &mut info, &body, endpoint).await;
-    let (_, words) = gateway.dispatcher.explain(info.request());
+    let (_, words) = gateway.dispatcher.explain(info.request(), None);
     Ok(reply::json(StatusCode::OK, words))
 }
 

@@ -1,6 +1,7 @@
 //! A small model answers first: what is accepted, refused, verified, handed over, and what goes wrong.
 
 mod costs;
+mod explaining;
 mod judging;
 mod learning;
 mod prefilling;
