@@ -1,7 +1,7 @@
 //! Deployment check: settings that are valid by themselves and wrong together or on this machine.
 
 use jiff::{SignedDuration, Timestamp};
-use overdraft_config::{Config, Discovery, Key};
+use overdraft_config::{Config, Discovery, Key, Worker};
 use overdraft_store::Place;
 use overdraft_telemetry::calendar_time;
 use overdraft_tls::{ClientTls, Offers, ServerTls};
@@ -12,6 +12,9 @@ use crate::open_files;
 /// How long before its end a key is told of: time enough to make another and hand it out.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
+/// Workers that a finding names at most.
+const NAMES_MAX: usize = 20;
+
 /// What was found, nothing where all is well.
 pub(super) fn report(config: &Config) -> Option<Report> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -19,7 +22,8 @@ pub(super) fn report(config: &Config) -> Option<Report> {
     let keys = expiring(config, calendar_time());
     let (certificates, audit) = (certificates(config), unwritable(config));
     let (found, salts) = (certificates_of_found(config), unsalted(config));
-    let findings = [unguarded(config), certificates, found, salts, audit, keys, files];
+    let prices = unmatched_prices(config);
+    let findings = [unguarded(config), certificates, found, salts, audit, keys, prices, files];
     let findings: Vec<Finding> = findings.into_iter().flatten().collect();
     (!findings.is_empty()).then(|| Report::of("deployment", findings))
 }
@@ -101,6 +105,34 @@ fn expiring(config: &Config, now: Timestamp) -> Option<Finding> {
     Some(Finding::new("expiry", Verdict::Warn, message).hint(
         "make another with `overdraft keys new`, hand it out, and take the old one out of its file",
     ))
+}
+
+/// Prices of workers that there are not. Of workers that are found later nobody knows the names.
+fn unmatched_prices(config: &Config) -> Option<Finding> {
+    if config.workers.is_empty() || !config.discovery.is_empty() {
+        return None;
+    }
+    // A worker may be several engines, each called by its name and a number.
+    let is_of = |name: &str, worker: &Worker| {
+        let rest = name.strip_prefix(worker.name());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+    };
+    let is_nobodys =
+        |name: &&String| !config.workers.iter().any(|worker| is_of(name.as_str(), worker));
+    let unmatched: Vec<&str> =
+        config.prices.workers.keys().filter(is_nobodys).map(String::as_str).collect();
+    (!unmatched.is_empty()).then(|| {
+        let known: Vec<&str> = config.workers.iter().take(NAMES_MAX).map(Worker::name).collect();
+        let message = format!(
+            "`prices.workers` names `{}`, which no worker is called; there are `{}`",
+            unmatched.join("`, `"),
+            known.join("`, `")
+        );
+        Finding::new("prices", Verdict::Warn, message).hint(
+            "mend the name, or these hours cost what `prices.pools` says; a worker without `name` \
+             is called by its host and port",
+        )
+    })
 }
 
 /// Fewer open files than connections.
@@ -201,6 +233,19 @@ mod tests {
         let salted =
             format!("{shared}isolation: {{salt_secret: 0123456789abcdef0123456789abcdef}}");
         assert_eq!(unsalted(&config(&salted)), None);
+    }
+
+    #[test]
+    fn a_price_of_a_worker_that_there_is_not_is_told_of() {
+        let prices = |name: &str| config(&format!("prices: {{workers: {{'{name}': 3.60}}}}"));
+        assert_eq!(unmatched_prices(&config("")), None);
+        // The only worker has no name of its own; its ranks may have prices of their own.
+        for name in ["127.0.0.1:1", "127.0.0.1:1#3"] {
+            assert_eq!(unmatched_prices(&prices(name)), None, "{name}");
+        }
+        let finding = unmatched_prices(&prices("gpu-a")).expect("nobody is called so");
+        assert!(finding.message.contains("`gpu-a`"), "{}", finding.message);
+        assert!(finding.message.contains("`127.0.0.1:1`"), "{}", finding.message);
     }
 
     #[test]

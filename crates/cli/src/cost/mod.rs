@@ -9,7 +9,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use overdraft_config::{Config, Loader, WorkerSource};
+use overdraft_config::{Config, Loader, Pool, WorkerSource};
 use overdraft_core::cost::Prices;
 use overdraft_sim::invoice::HourlyPrices;
 use overdraft_sim::workload::{AccessLog, similar};
@@ -21,6 +21,9 @@ use crate::simulate::dollars;
 
 /// Millionths of a dollar.
 const MICRO: f64 = 1e6;
+
+/// Engines behind one address at most; what ends with a higher number is a name like any other.
+const RANKS_MAX: u32 = 1_024;
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -127,6 +130,7 @@ impl Arguments {
                 None => known.hourly.others = Some(*price),
             }
         }
+        known.share(log);
         Ok(known)
     }
 }
@@ -135,24 +139,26 @@ impl Known {
     /// Takes what a configuration says of the workers that it names, and of those of the log.
     fn read(&mut self, config: &Config, log: &AccessLog) {
         let prices = &config.prices;
-        let mut pools: BTreeMap<String, overdraft_config::Pool> =
-            config.workers.iter().map(|worker| (worker.name().to_owned(), worker.pool)).collect();
-        // What a discovery found is of the target pool, for all that the log tells.
+        let mut pools: BTreeMap<&str, Pool> =
+            config.workers.iter().map(|worker| (worker.name(), worker.pool)).collect();
         for worker in log.entries().iter().filter_map(|entry| entry.worker.as_deref()) {
-            if !pools.contains_key(worker) {
-                pools.insert(worker.to_owned(), overdraft_config::Pool::Target);
+            let named = match rank(worker) {
+                Some((all, _)) if !pools.contains_key(worker) => all,
+                _ => worker,
+            };
+            // What a discovery found is of the target pool, for all that the log tells.
+            let pool = *pools.entry(named).or_insert(Pool::Target);
+            self.pools.insert(worker.to_owned(), pool_name(pool));
+            if let Some(own) = prices.workers.get(worker) {
+                self.hourly.workers.insert(worker.to_owned(), from_micro(own.micros()));
             }
         }
         for (worker, pool) in pools {
-            let price = prices.workers.get(&worker).or_else(|| prices.pools.get(&pool));
+            let price = prices.workers.get(worker).or_else(|| prices.pools.get(&pool));
             if let Some(price) = price {
-                self.hourly.workers.insert(worker.clone(), from_micro(price.micros()));
+                self.hourly.workers.insert(worker.to_owned(), from_micro(price.micros()));
             }
-            let name = match pool {
-                overdraft_config::Pool::Target => "target",
-                overdraft_config::Pool::Draft => "draft",
-            };
-            self.pools.insert(worker, name);
+            self.pools.insert(worker.to_owned(), pool_name(pool));
         }
         for (name, cascade) in &config.cascades {
             if let Some(both) = cascade.prices {
@@ -164,6 +170,39 @@ impl Known {
         for (model, price) in &prices.models {
             self.models.insert(model.clone(), settings::of_tokens(*price));
         }
+    }
+
+    /// Shares what a worker costs among the engines behind its address, where the log names those one by one.
+    fn share(&mut self, log: &AccessLog) {
+        let mut ranks: BTreeMap<&str, u32> = BTreeMap::new();
+        for worker in log.entries().iter().filter_map(|entry| entry.worker.as_deref()) {
+            if let Some((all, rank)) = rank(worker) {
+                let count = ranks.entry(all).or_default();
+                *count = (*count).max(rank + 1);
+            }
+        }
+        for (all, count) in ranks {
+            let Some(price) = self.hourly.workers.remove(all) else { continue };
+            for rank in 0..count {
+                let share = price / f64::from(count);
+                self.hourly.workers.entry(format!("{all}#{rank}")).or_insert(share);
+            }
+        }
+    }
+}
+
+/// What the engines behind an address are called together, and the number of the one that a name is of.
+fn rank(name: &str) -> Option<(&str, u32)> {
+    let (all, rank) = name.rsplit_once('#').filter(|(all, _)| !all.is_empty())?;
+    let is_number = rank.bytes().all(|byte| byte.is_ascii_digit());
+    let rank = rank.parse::<u32>().ok().filter(|rank| is_number && *rank < RANKS_MAX)?;
+    Some((all, rank))
+}
+
+const fn pool_name(pool: Pool) -> &'static str {
+    match pool {
+        Pool::Target => "target",
+        Pool::Draft => "draft",
     }
 }
 

@@ -186,3 +186,36 @@ fn an_answer_of_a_model_that_stood_in_costs_what_that_one_does() {
     is_within_a_hundredth(figures.each[1], 0.005);
     assert_eq!((figures.cascaded_unpriced, figures.requests), (0, 2));
 }
+
+#[test]
+fn ranks_share_the_price_and_the_pool_of_their_worker() {
+    let line = |worker: &str| {
+        format!(
+            "{{\"timestamp\":\"2025-11-22T10:00:00Z\",\"path\":\"/v1/completions\",\"status\":200,\
+             \"model\":\"m\",\"tokens_prompt\":9,\"tokens_out\":2,\"total_us\":1000000,\
+             \"target\":\"access\",\"worker\":\"{worker}\"}}\n"
+        )
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let workers = ["gpu-a#0", "gpu-a#2", "small#1"];
+    std::fs::write(file.path(), workers.map(line).concat()).unwrap();
+    let log = AccessLog::read(file.path()).unwrap();
+    let yaml = "workers:\n- {url: http://a:1, name: gpu-a}\n- {url: http://b:1, name: small, pool: draft}\n\
+                prices: {workers: {gpu-a: 3.60}, pools: {draft: 0.80}}\n";
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    std::fs::write(file.path(), yaml).unwrap();
+    let config = overdraft_config::Loader::new(file.path()).load().unwrap().config;
+    let mut known = Known::default();
+    known.read(&config, &log);
+    known.share(&log);
+    let figures = Figures::of(&log, None, &known).unwrap();
+    let prices: Vec<(&str, f64)> =
+        figures.workers.iter().map(|bill| (bill.worker.as_str(), bill.price)).collect();
+    let names: Vec<&str> = prices.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["gpu-a#0", "gpu-a#1", "gpu-a#2", "small#0", "small#1"]);
+    for (name, price) in prices {
+        is_within_a_hundredth(price, if name.starts_with("gpu") { 1.2 } else { 0.4 });
+    }
+    assert_eq!((figures.unpriced.len(), known.pools["small#1"]), (0, "draft"));
+    assert!(super::rank("gpu#+1").is_none() && super::rank("gpu#9999").is_none());
+}

@@ -16,8 +16,8 @@ use crate::quantity::Price;
 pub struct Prices {
     /// Dollars per million tokens, by model; without it as a cascade's `prices` say.
     pub models: BTreeMap<String, TokenPrices>,
-    /// Dollars by the hour of each worker of a pool, as in `target: 4.10`.
+    /// Dollars by the hour of each worker of a pool, as in `target: 4.10`; data-parallel ranks share their worker's.
     pub pools: BTreeMap<Pool, Price>,
-    /// Dollars by the hour of single workers, by name, instead of their pool's.
+    /// Dollars by the hour of single workers, by name, instead of their pool's; data-parallel ranks share their worker's.
     pub workers: BTreeMap<String, Price>,
 }

@@ -82,7 +82,8 @@ fn workers(fleet: &Fleet) -> BTreeMap<Pool, Seen> {
         let seen = pools.entry(pool).or_default();
         seen.up += 1;
         seen.idle += u32::from(worker.requests_all() == 0);
-        let price = settings.prices.of_worker(member.upstream.name(), pool);
+        let ranks = fleet.ranks.of(member.settings.url.trim_end_matches('/'));
+        let price = settings.prices.of_worker(&member.settings, ranks);
         seen.dollars_per_hour += seconds(price.unwrap_or_default());
     }
     pools

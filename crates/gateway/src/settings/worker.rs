@@ -117,6 +117,12 @@ impl WorkerSettings {
         }
     }
 
+    /// What all engines behind its address are called together.
+    pub(crate) fn name_of_all(&self) -> &str {
+        let end = self.data_parallel_rank.map(|rank| format!("#{rank}"));
+        end.and_then(|end| self.name.strip_suffix(end.as_str())).unwrap_or(&self.name)
+    }
+
     /// Refuses a name or an address that cannot work.
     pub(crate) fn check(&self) -> Result<Address, GatewayError> {
         // Names are told in headers, metrics and logs.
