@@ -153,7 +153,7 @@ fn model(log: &AccessLog, asked: Option<&str>) -> Result<String, Fault> {
     let models = log.models();
     match (asked, models.as_slice()) {
         (None, [one]) => Ok((*one).to_owned()),
-        (Some(asked), _) if models.contains(&asked) => Ok(asked.to_owned()),
+        (Some(asked), _) if log.asks_for(asked) => Ok(asked.to_owned()),
         (Some(asked), _) => {
             let near = similar(asked, models.iter().copied());
             let known = models.join("`, `");

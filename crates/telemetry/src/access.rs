@@ -175,8 +175,10 @@ pub struct AccessRecord {
     pub path: String,
     /// Status sent, zero if none was.
     pub status: u16,
-    /// The model asked for.
+    /// The model asked for, behind aliases, cascades and canaries.
     pub model: Option<String>,
+    /// The name that the client gave it, where that is another.
+    pub named: Option<String>,
     /// Streamed or whole.
     pub delivery: Delivery,
     /// Prompt tokens.
@@ -258,6 +260,7 @@ impl AccessRecord {
                     path = self.path.as_str(),
                     status = self.status,
                     model = self.model.as_deref(),
+                    model_named = self.named.as_deref(),
                     stream = self.delivery == Delivery::Streamed,
                     tokens_prompt = self.prompt.map(Tokens::get),
                     tokens_out = self.completion.map(Tokens::get),

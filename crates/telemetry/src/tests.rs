@@ -133,6 +133,7 @@ fn record() -> AccessRecord {
         path: "/v1/chat/completions".to_owned(),
         status: 200,
         model: Some("ta\nrget".to_owned()),
+        named: None,
         delivery: Delivery::Streamed,
         prompt: Some(Tokens::new(12)),
         completion: Some(Tokens::new(3)),
@@ -216,9 +217,11 @@ fn the_access_line_tells_what_was_found_and_what_prompts_share() {
         reused: Some((Tokens::new(12), Tokens::new(3))),
         prompt_bytes: Some(700),
         prefix: Some("512:00c0ffee".to_owned()),
+        named: Some("fast".to_owned()),
         ..record()
     };
     let text = logged(LogFormat::Text, &found);
+    assert!(text.contains("rget\" model_named=\"fast\" stream=true"), "{text}");
     let told = "tokens_cached=8 tokens_prompt_reused=12 tokens_out_reused=3 ttft_us=1500 \
                 total_us=9000 cache=\"hit\" prompt_bytes=700 prefix=\"512:00c0ffee\" end=--";
     assert!(text.trim_end().ends_with(told), "{text}");

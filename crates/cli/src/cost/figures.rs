@@ -95,7 +95,7 @@ impl Figures {
         let each = match basis {
             Basis::Hours => {
                 let all = log.entries().iter().zip(&invoice.requests);
-                let is_told = |entry: &Entry| model.is_none_or(|model| *entry.model == *model);
+                let is_told = |entry: &Entry| model.is_none_or(|model| entry.is_for(model));
                 all.filter(|(entry, _)| is_told(entry)).map(|(_, dollars)| *dollars).collect()
             }
             Basis::Tokens => by_tokens,

@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
 
 fn known_model<'a>(log: &AccessLog, asked: &'a str) -> Result<&'a str, Fault> {
     let models = log.models();
-    if models.contains(&asked) {
+    if log.asks_for(asked) {
         return Ok(asked);
     }
     let near = similar(asked, models.iter().copied());

@@ -77,6 +77,9 @@ pub struct RequestRow {
     /// The model it asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The name that the client gave it, where that is an alias, a cascade or a canary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_named: Option<String>,
     /// Whose it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,

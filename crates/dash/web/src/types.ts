@@ -35,7 +35,7 @@ export interface LiveRow {
 }
 export interface RequestRow {
   number: number; id: string; route: string; ended_ms: number; total_ms: number; ttft_ms?: number; queued_ms?: number;
-  status: number; end: string; streamed: boolean; model?: string; tenant?: string; priority?: string; worker?: string;
+  status: number; end: string; streamed: boolean; model?: string; model_named?: string; tenant?: string; priority?: string; worker?: string;
   prompt_tokens?: number; cached_tokens?: number; completion_tokens?: number; served_by?: string; cache?: string;
   cost_microusd?: number; cost_target_only_microusd?: number; refused?: string; attempts: number;
 }

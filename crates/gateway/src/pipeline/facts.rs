@@ -15,6 +15,8 @@ use crate::trace::RequestTrace;
 pub(crate) struct RequestFacts {
     /// The model asked for.
     pub(crate) model: Option<String>,
+    /// The name that the client gave it, where that is another.
+    pub(crate) named: Option<String>,
     pub(crate) delivery: Delivery,
     pub(crate) prompt: Option<Tokens>,
     pub(crate) completion: Option<Tokens>,
@@ -105,6 +107,7 @@ impl RequestFacts {
     pub(crate) fn write(self, record: &mut AccessRecord, trace: &RequestTrace) {
         let RequestFacts {
             model,
+            named,
             delivery,
             prompt,
             completion,
@@ -130,7 +133,7 @@ impl RequestFacts {
             end,
         } = self;
         let ender = if end.ender == Ender::Nobody { record.end.ender } else { end.ender };
-        (record.model, record.delivery) = (model, delivery);
+        (record.model, record.named, record.delivery) = (model, named, delivery);
         (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
         (record.reused, record.prompt_bytes, record.prefix) = (reused, prompt_bytes, prefix);
         (record.first_token, record.queued, record.worker) = (first_token, queued, worker);

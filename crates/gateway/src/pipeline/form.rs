@@ -61,10 +61,11 @@ pub(super) fn inspect(
     let edited = form.edited(body, subject.renamed(), ends_here);
     let (text_bytes, files) = size(&form);
     let content_type = context.head.headers[CONTENT_TYPE].clone();
-    let Subject { asking, priority, .. } = subject;
+    let Subject { asking, priority, named, .. } = subject;
     let info = RequestInfo::of_form(asking, &peek, text_bytes, files);
     let mut info = info.of(caller.clone(), priority, context.endpoint);
     info.form = Some(Box::new(FormContent { content_type, edited }));
+    info.named = named;
     let front = Front::Unknown { counts: false };
     Ok((info, Content { body: body.clone(), front, tracked: None }))
 }

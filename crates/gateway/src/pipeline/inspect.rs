@@ -66,7 +66,7 @@ pub(crate) fn inspect(
         patch = patch.set("max_tokens", &most);
     }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
-    let Subject { asking, priority, side, .. } = subject;
+    let Subject { asking, priority, side, named } = subject;
     let salt = || pipeline.salts().salt(caller, peek.cache_salt.as_deref());
     let salt = endpoint.takes_salt().then(salt).flatten();
     let info = if endpoint.generates() {
@@ -81,7 +81,7 @@ pub(crate) fn inspect(
     if endpoint.streams_bytes() {
         info.delivery = Delivery::Whole;
     }
-    info.side = side;
+    (info.side, info.named) = (side, named);
     info.limit = info.limit.or(most);
     Ok((info, Content { body, front, tracked: None }))
 }
@@ -92,8 +92,8 @@ pub(super) struct Subject {
     pub(super) priority: Priority,
     /// The side of a comparison that it is on, where it is part of one.
     side: Option<Side>,
-    /// Whether its worker must be told another name than the client's.
-    is_renamed: bool,
+    /// The name that the client gave, where its worker must be told another.
+    pub(super) named: Option<String>,
 }
 
 impl Subject {
@@ -126,13 +126,13 @@ impl Subject {
         let side = side.then(|| pipeline.canaries.side(named, || session(behind), dice)).flatten();
         let asked = side.as_ref().map_or(named, Side::asks_for);
         let model = routes.model_behind(asked).unwrap_or(asked).to_owned();
-        let (session, is_renamed) = (session(&model), model != named);
-        Ok(Self { asking: Asking { model, session, dice }, priority, side, is_renamed })
+        let (session, named) = (session(&model), (model != named).then(|| named.to_owned()));
+        Ok(Self { asking: Asking { model, session, dice }, priority, side, named })
     }
 
     /// The name that its worker must be told instead of the client's.
     pub(super) fn renamed(&self) -> Option<&str> {
-        self.is_renamed.then_some(&self.asking.model)
+        self.named.as_ref().map(|_| self.asking.model.as_str())
     }
 }
 

@@ -62,13 +62,14 @@ impl Passed {
             patch = patch.set(self.limit_name(), &most);
         }
         let salt = pipeline.salts().salt(caller, own.cache_salt.as_deref());
-        let Subject { asking, priority, .. } = subject;
+        let Subject { asking, priority, named, .. } = subject;
         let info = match &translated {
             Some(chat) => RequestInfo::of_text(&routes, asking, chat, salt.clone()),
             None => RequestInfo::of_size(asking, &own, asked),
         };
         let mut info = info.of(caller.clone(), priority, context.endpoint);
         (info.counts, info.salt, info.limit) = (Counts::Relayed, salt, info.limit.or(most));
+        info.named = named;
         let front = self.front(&own.object);
         let patched = (!patch.is_empty()).then(|| patch.apply(&own.object).into());
         let body = patched.unwrap_or_else(|| body.clone());

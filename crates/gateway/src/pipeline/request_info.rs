@@ -35,6 +35,8 @@ pub(crate) const CHUNKS_MAX: usize = 16_384;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestInfo {
     pub(crate) model: String,
+    /// The name that its client gave, where that is an alias, a cascade or a canary.
+    pub(crate) named: Option<String>,
     pub(crate) delivery: Delivery,
     /// For whom the token counts of a stream are.
     pub(crate) counts: Counts,
@@ -137,6 +139,7 @@ impl RequestInfo {
         let bytes = u64::try_from(tools.len() + prompt.len() - payloads).unwrap_or(u64::MAX);
         Self {
             model,
+            named: None,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
             counts: Counts::of(peek),
             choices: peek.choices(),
@@ -162,6 +165,7 @@ impl RequestInfo {
         let chain = PrefixChain::new(CacheSalt::default(), Chunking::Text(chunk));
         Self {
             model,
+            named: None,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
             counts: Counts::Relayed,
             choices: 1,

@@ -231,7 +231,7 @@ fn question<'a>(context: &RequestContext<'a>, content: Content) -> Question<'a> 
 fn note_request(gateway: &Gateway, context: &RequestContext<'_>, info: &RequestInfo) {
     let pipeline = &gateway.pipeline;
     context.note(|record| {
-        record.model = Some(info.model.clone());
+        (record.model, record.named) = (Some(info.model.clone()), info.named.clone());
         record.delivery = info.delivery;
         record.priority = Some(info.priority.name());
     });

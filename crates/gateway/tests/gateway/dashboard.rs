@@ -97,6 +97,27 @@ async fn a_refusal_is_logged_with_its_reason() {
 }
 
 #[tokio::test]
+async fn a_request_is_found_by_its_model_and_by_the_name_that_the_client_gave() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        let own = settings.routing.models.entry(MODEL.to_owned()).or_default();
+        own.aliases = vec!["fast".to_owned()];
+    })
+    .await;
+    let body = chat("").replace(&format!("\"{MODEL}\""), "\"fast\"");
+    let mut client = gateway.client().await;
+    client.post(CHAT, &body).await;
+    mock.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    for (name, count) in [("fast", 1), (MODEL, 1), ("slow", 0)] {
+        let listed = view(&gateway, &format!("requests?model={name}")).await;
+        assert_eq!(listed["rows"].as_array().unwrap().len(), count, "{name}");
+    }
+    let row = &view(&gateway, "requests").await["rows"][0];
+    assert_eq!((row["model"].as_str(), row["model_named"].as_str()), (Some(MODEL), Some("fast")));
+}
+
+#[tokio::test]
 async fn a_name_of_a_megabyte_is_refused_and_kept_nowhere() {
     let mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;

@@ -42,11 +42,19 @@ const GENERATING: [&str; 4] = ["/completions", "/messages", "/responses", "/resp
 pub struct AccessLog {
     entries: Vec<Entry>,
     /// Generating requests of the log that got no answer, by model; nobody knows how long it would have been.
-    unanswered: BTreeMap<Arc<str>, u64>,
+    unanswered: BTreeMap<Asked, u64>,
     /// Tokens to a byte of prompts whose beginnings are named.
     tokens_per_byte: f64,
     /// Names of tenants, in the order in which they came.
     tenants: Arc<[Arc<str>]>,
+}
+
+/// What a request asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked {
+    model: Arc<str>,
+    /// The name that its client gave it, where that is another.
+    named: Option<Arc<str>>,
 }
 
 /// A request that was answered.
@@ -62,6 +70,8 @@ pub struct Entry {
     pub total: Micros,
     /// The model asked for.
     pub model: Arc<str>,
+    /// The name that its client gave it, where that is another: of an alias, a cascade or a canary.
+    pub named: Option<Arc<str>>,
     /// The model whose prices its tokens have: the one asked for, or the one that stood in.
     pub priced_as: Arc<str>,
     /// Who answered last, where the log says.
@@ -109,6 +119,7 @@ struct Line {
     timestamp: Option<String>,
     status: Option<u16>,
     model: Option<String>,
+    model_named: Option<String>,
     worker: Option<String>,
     tokens_prompt: Option<u32>,
     tokens_out: Option<u32>,
@@ -145,7 +156,7 @@ enum Read {
     /// When the request began, in microseconds since 1970, and the request.
     Answered(u64, Box<Entry>),
     /// A request for that model.
-    Unanswered(Arc<str>),
+    Unanswered(Asked),
     /// Nobody's request for an answer.
     Other,
 }
@@ -166,7 +177,7 @@ impl AccessLog {
             }
             match read(&line, &mut names).map_err(|fault| lines.fault(fault))? {
                 Read::Answered(began, entry) => entries.push((began, *entry)),
-                Read::Unanswered(model) => *unanswered.entry(model).or_default() += 1,
+                Read::Unanswered(asked) => *unanswered.entry(asked).or_default() += 1,
                 Read::Other => {}
             }
             if REQUESTS_MAX < entries.len() {
@@ -183,7 +194,7 @@ impl AccessLog {
 
     fn of(
         mut entries: Vec<(u64, Entry)>,
-        unanswered: BTreeMap<Arc<str>, u64>,
+        unanswered: BTreeMap<Asked, u64>,
         tenants: Arc<[Arc<str>]>,
     ) -> Self {
         entries.sort_by_key(|(began, _)| *began);
@@ -239,13 +250,20 @@ impl AccessLog {
         self.tenants.iter().map(ToString::to_string).collect()
     }
 
-    /// Only the requests for a model.
+    /// Whether it has an answer to a request for a model, by any name.
+    pub fn asks_for(&self, model: &str) -> bool {
+        self.entries.iter().any(|entry| entry.is_for(model))
+    }
+
+    /// Only the requests for a model, by its own name or by the one that clients gave it.
     #[must_use]
     pub fn of_model(&self, model: &str) -> Self {
-        let unanswered = self.unanswered.iter().filter(|(of, _)| &***of == model);
-        let unanswered = unanswered.map(|(of, count)| (Arc::clone(of), *count)).collect();
-        let entries = self.entries.iter().filter(|entry| &*entry.model == model);
-        Self { unanswered, ..self.only(entries) }
+        let unanswered = self.unanswered.iter();
+        let unanswered = unanswered
+            .filter(|(asked, _)| is_for(&asked.model, asked.named.as_deref(), model))
+            .map(|(asked, count)| (asked.clone(), *count))
+            .collect();
+        Self { unanswered, ..self.only(self.entries.iter().filter(|entry| entry.is_for(model))) }
     }
 
     /// Only the requests of these places, at the times that they have in the whole log.
@@ -293,6 +311,17 @@ impl AccessLog {
         let (sender, stage) = (entry.sender, Stage::default());
         Session { at: entry.at, name, sender, stage, turns: vec![turn] }
     }
+}
+
+impl Entry {
+    /// Whether it was for a model, by its own name or by the one that its client gave it.
+    pub fn is_for(&self, model: &str) -> bool {
+        is_for(&self.model, self.named.as_deref(), model)
+    }
+}
+
+fn is_for(own: &str, named: Option<&str>, model: &str) -> bool {
+    own == model || named == Some(model)
 }
 
 /// Names that come again and again, each kept once.
@@ -351,11 +380,13 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
     if !line.generates() {
         return Ok(Read::Other);
     }
+    let model = names.of(line.model.as_deref().unwrap_or_default());
+    let named = line.model_named.as_deref().map(|name| names.of(name));
     let lacks = |what: &str| Fault::new(text, format!("has no `{what}`"), EXPECTED);
     let prompt = line.tokens_prompt_reused.or(line.tokens_prompt).filter(|&tokens| 0 < tokens);
     let output = line.tokens_out_reused.or(line.tokens_out).filter(|&tokens| 0 < tokens);
     let (Some(prompt), Some(output), Some(200)) = (prompt, output, line.status) else {
-        return Ok(Read::Unanswered(names.of(line.model.as_deref().unwrap_or_default())));
+        return Ok(Read::Unanswered(Asked { model, named }));
     };
     if PROMPT_TOKENS_MAX < u64::from(prompt) {
         let expected = format!("up to {PROMPT_TOKENS_MAX}");
@@ -378,7 +409,6 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
                 .map(|(cost, alone)| float(cost) / float(alone)),
         },
     };
-    let model = names.of(line.model.as_deref().unwrap_or_default());
     let entry = Entry {
         at: Instant::ORIGIN,
         first_token: line.ttft_us.map(Micros::new),
@@ -386,6 +416,7 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
         total: Micros::new(total),
         priced_as: line.stand_in.as_deref().map_or_else(|| Arc::clone(&model), |own| names.of(own)),
         model,
+        named,
         worker: line.worker.as_deref().map(|worker| names.of(worker)),
         prompt: Tokens::new(prompt),
         cached: line.tokens_cached.map(|cached| Tokens::new(cached.min(prompt))),

@@ -63,6 +63,8 @@ pub(crate) struct Logged {
     pub(crate) end: EndCode,
     pub(crate) is_streamed: bool,
     pub(crate) model: Option<Box<str>>,
+    /// The name that the client gave it, where that is another.
+    pub(crate) named: Option<Box<str>>,
     pub(crate) tenant: Option<Arc<str>>,
     pub(crate) priority: Option<&'static str>,
     pub(crate) worker: Option<Box<str>>,
@@ -91,6 +93,7 @@ impl Logged {
             end: ended.end,
             is_streamed: facts.delivery == Delivery::Streamed,
             model: facts.model.as_deref().map(Into::into),
+            named: facts.named.as_deref().map(Into::into),
             tenant: facts.tenant.clone(),
             priority: facts.priority,
             worker: facts.worker.as_deref().map(Into::into),

@@ -107,7 +107,7 @@ impl RequestFilter {
                 .as_deref()
                 .is_none_or(|worker| failed_at(logged).any(|at| at == worker))
             && is(&self.tenant, logged.tenant.as_deref())
-            && is(&self.model, Some(logged.model.as_deref().unwrap_or_default()))
+            && self.model.as_deref().is_none_or(|model| is_for(logged, model))
             && self.end.as_deref().is_none_or(|end| logged.end.to_string() == end)
             && self.id.as_deref().is_none_or(|id| logged.id.contains(id))
             && self.outcome.is_none_or(|outcome| of(logged) == outcome)
@@ -117,6 +117,11 @@ impl RequestFilter {
                 logged.first_token.is_some_and(|took| slower.saturating_mul(1_000) <= took.get())
             })
     }
+}
+
+/// Whether a model was asked for: by its own name, or by the one that the client gave it, as that of a cascade.
+fn is_for(logged: &Logged, model: &str) -> bool {
+    logged.model.as_deref() == Some(model) || logged.named.as_deref() == Some(model)
 }
 
 fn number(name: &str, value: &str) -> Result<u64, ApiError> {
@@ -181,6 +186,8 @@ mod tests {
         Logged {
             id: "req_7".into(),
             worker: Some("w 1".into()),
+            model: Some("large".into()),
+            named: Some("fast".into()),
             ended_at: 10.0,
             first_token: Some(Micros::new(250_000)),
             end: EndCode::WHOLE,
@@ -204,6 +211,8 @@ mod tests {
         check("slower=18446744073709551615", false);
         check("tenant=other", true);
         check("model=m", false);
+        check("model=large", true);
+        check("model=fast", true);
     }
 
     #[test]

@@ -70,6 +70,7 @@ fn row(number: u64, logged: &Logged) -> RequestRow {
         end: logged.end.to_string(),
         streamed: logged.is_streamed,
         model: logged.model.as_deref().map(str::to_owned),
+        model_named: logged.named.as_deref().map(str::to_owned),
         tenant: logged.tenant.as_deref().map(str::to_owned),
         priority: logged.priority.map(owned),
         worker: logged.worker.as_deref().map(str::to_owned),

@@ -75,6 +75,20 @@ fn tenants_and_priorities_are_those_of_the_log() {
 }
 
 #[test]
+fn requests_are_found_by_the_name_that_their_client_gave() {
+    let asked = |more: &str| line(9, &format!(r#","tokens_prompt":5,"tokens_out":1{more}"#));
+    let named = r#","model_named":"fast""#;
+    let failed = line(5, named).replace("200", "503");
+    let log = log(&(asked("") + &asked(named) + &failed)).unwrap();
+    for (model, requests, unanswered) in [("m", 2, 1), ("fast", 1, 1), ("none", 0, 0)] {
+        let part = log.of_model(model);
+        assert_eq!((part.entries().len(), part.unanswered()), (requests, unanswered), "{model}");
+        assert_eq!(log.asks_for(model), 0 < requests, "{model}");
+    }
+    assert_eq!(log.models(), ["m"]);
+}
+
+#[test]
 fn whose_answer_it_was_is_told_apart() {
     let hit = r#","cache":"hit","tokens_prompt_reused":9,"tokens_out_reused":3"#;
     let joined = r#","cache":"coalesced","tokens_prompt":9,"tokens_out":3"#;
