@@ -153,7 +153,7 @@ async fn one_that_may_be_kept_is_logged_with_its_decision_and_where_it_went_on()
             tokio::task::yield_now().await;
         }
     };
-    let row = crate::harness::in_time(listed).await;
+    let row = in_time(listed).await;
     assert_eq!((&row["attempts"], &row["worker"]), (&json!(1), &json!("worker-1")));
 }
 
@@ -574,6 +574,12 @@ async fn a_resume_that_takes_too_long_ends_by_the_limit_that_passed_and_is_count
     }
 }
 
+async fn without_dashboard(gateway: &Gateway) {
+    while gateway.client().await.get("/dashboard/").await.0.status != 404 {
+        tokio::task::yield_now().await;
+    }
+}
+
 // Faults: 26
 #[tokio::test]
 async fn who_wants_no_resume_gets_an_error() {
@@ -586,12 +592,7 @@ async fn who_wants_no_resume_gets_an_error() {
             // Shows that they are in force.
             settings.dashboard.is_on = false;
             gateway.change(settings);
-            let in_force = async {
-                while gateway.client().await.get("/dashboard/").await.0.status != 404 {
-                    tokio::task::yield_now().await;
-                }
-            };
-            in_time(in_force).await;
+            in_time(without_dashboard(&gateway)).await;
         }
         let mut client = gateway.client().await;
         let headers = if switch == "header" { "x-overdraft-resume: off\r\n" } else { "" };
