@@ -157,7 +157,7 @@ fn left_to_others(capacity: u64, asked: &Asked, settings: &AdmitSettings) -> u64
 
 fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshness) -> Judged {
     let Some(capacity) = worker.kv_capacity() else { return Judged::TAKEN };
-    let budget = budget(capacity, asked, settings);
+    let budget = budget(capacity, asked, settings).saturating_add(worker.ends_unheard());
     let stale = if word == Freshness::Stale { STALE_MILLI } else { 0 };
     let base = u32::from(settings.caution_milli.of(asked.priority));
     let caution = base.saturating_add(worker.caution_milli()).saturating_add(stale);

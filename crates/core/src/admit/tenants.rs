@@ -20,8 +20,8 @@ const TENANTS_MAX: usize = 4_096;
 /// How long one that has nothing in flight is still there: its next request may come any moment.
 const LINGER: Micros = Micros::new(10_000_000);
 
-/// Requests of a greater priority that each worker has room for at any moment: another comes free before more of
-/// them have come.
+/// Requests of a greater priority that the workers of a model have room for at any moment, all together: another comes
+/// free before more of them have come, and the more workers there are, the sooner.
 const KEPT_REQUESTS: u64 = 2;
 
 /// Requests of tenants within their share that each worker has room for, as far as `fair_reserve` goes: they come while
@@ -124,10 +124,10 @@ impl Tenants {
         self.modest = sum.saturating_mul(KEPT_REQUESTS_FAIR).checked_div(count).unwrap_or(0);
     }
 
-    /// What a request of a tenant leaves to others.
-    pub(crate) fn portion(&self, tenant: Tenant, priority: Priority) -> Portion {
+    /// What a request of a tenant leaves to others in the cache of each of so many workers of its model.
+    pub(crate) fn portion(&self, tenant: Tenant, priority: Priority, workers: u64) -> Portion {
         let greater = self.asked[priority.index() + 1..].iter().flatten();
-        let greater = greater.map(|(_, usual)| usual * KEPT_REQUESTS).max();
+        let greater = greater.map(|(_, usual)| usual * KEPT_REQUESTS / workers.max(1)).max();
         let own = self.known.get(&tenant).map_or(0, |holding| holding.tokens);
         let modest = self.is_beyond(own).then_some(self.modest);
         match (greater, modest) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn portion(tenants: &Tenants, tenant: Tenant) -> Portion {
-        tenants.portion(tenant, Priority::Default)
+        tenants.portion(tenant, Priority::Default, 1)
     }
 
     #[test]
@@ -212,7 +212,9 @@ mod tests {
         let mut tenants = Tenants::new();
         tenants.start(ONE, Priority::Priority, 300, at(0));
         assert_eq!(portion(&tenants, ONE), Portion::Outranked { kept: 600 });
-        assert_eq!(tenants.portion(ONE, Priority::Priority), Portion::Within);
+        assert_eq!(tenants.portion(ONE, Priority::Priority, 1), Portion::Within);
+        let beside_three = tenants.portion(ONE, Priority::Default, 4);
+        assert_eq!(beside_three, Portion::Outranked { kept: 150 }, "a part at each of four");
         tenants.tick(at(10));
         assert_eq!(portion(&tenants, ONE), Portion::Within, "nobody is there any more");
     }

@@ -306,6 +306,16 @@ impl Worker {
         Some(seats.saturating_add(ends.checked_div(lasts).unwrap_or(0).min(seats)))
     }
 
+    /// Tokens of the requests that end there within a round trip, and so before one that is sent now comes: whoever waits
+    /// for their end to be heard leaves that room idle for as long.
+    pub(crate) fn ends_unheard(&self) -> u64 {
+        let sums = self.forecast.sums();
+        let remaining = self.forecast.remaining();
+        let lasts = 2 * remaining.saturating_mul(self.step_time.micros().get());
+        let ended = sums.used.saturating_mul(sums.sequences).saturating_mul(self.round_trip.get());
+        ended.checked_div(lasts).unwrap_or(0).min(sums.used)
+    }
+
     /// What other gateways say that they have in flight on it.
     pub const fn others(&self) -> Share {
         self.load.others()

@@ -150,7 +150,8 @@ impl Router {
 
     /// What a request leaves to others.
     pub(super) fn portion(&self, request: Request<'_>) -> Portion {
-        self.tenants.portion(request.tenant, request.priority)
+        let workers = self.fleet.serving(request.model).map_or(1, <[_]>::len);
+        self.tenants.portion(request.tenant, request.priority, u64::try_from(workers).unwrap_or(1))
     }
 
     /// Tokens that `worker` is believed to hold for others to share.

@@ -40,7 +40,10 @@ fn prospect() -> Prospect {
 }
 
 fn judged(ahead: u64, wait_max: u64) -> Judged {
-    let (fleet, worker) = full();
+    judged_in(&full(), ahead, wait_max)
+}
+
+fn judged_in((fleet, worker): &(Fleet, WorkerId), ahead: u64, wait_max: u64) -> Judged {
     let asked = Asked {
         priority: Priority::Default,
         portion: Portion::Within,
@@ -51,7 +54,7 @@ fn judged(ahead: u64, wait_max: u64) -> Judged {
         wait_max: Micros::new(wait_max),
     };
     let pace = fleet.prefill_rate().pace();
-    judge(fleet.worker(worker), &asked, &AdmitSettings::default(), pace, Instant::ORIGIN)
+    judge(fleet.worker(*worker), &asked, &AdmitSettings::default(), pace, Instant::ORIGIN)
 }
 
 #[test]
@@ -65,4 +68,19 @@ fn a_peak_is_computed_only_where_it_could_change_the_answer() {
     assert!(Micros::ZERO < least && least <= wait, "{least} of {wait}");
     // Where nobody stands before it, only the peak tells whether there is room.
     assert!(judged(0, 1).peak.is_some());
+}
+
+#[test]
+fn a_worker_far_away_takes_as_much_more_as_ends_before_it_comes() {
+    let answer = |steps: u64| {
+        let mut full = full();
+        let (fleet, worker) = &mut full;
+        let step = fleet.worker(*worker).step_time().micros().get();
+        fleet.round_trip(*worker, Micros::new(steps * step));
+        judged_in(&full, 0, u64::MAX).answer
+    };
+    // Eight have 256 tokens before them, so one ends in 64 steps and another one fits in its place.
+    assert!(matches!(answer(0), Answer::Later(_)));
+    assert!(matches!(answer(32), Answer::Later(_)));
+    assert_eq!(answer(128), Answer::Taken);
 }
