@@ -24,14 +24,9 @@ impl Simulation<'_> {
         let has_crashed =
             known.is_some_and(|(_, one)| one.crashes < self.workers[one.worker].crashes);
         let known = known.map_or(0, |(tokens, _)| tokens);
-        let is_asked = |worker: &&Worker| worker.is_up() && worker.model() == MODEL;
-        let workers = self.workers.iter().filter(is_asked);
         let own = self.workers.get(flight.worker).map_or(0, |own| own.holds(&flight.prompt));
-        let most = workers.map(|worker| (worker.holds(&flight.prompt), worker));
-        let most = most.max_by_key(|(held, _)| *held).filter(|(held, _)| own < *held);
-        let (elsewhere, is_full) = most.map_or((0, false), |(held, worker)| {
-            (held, !worker.has_room_for(flight.prompt_tokens.get() - held))
-        });
+        let most = known / self.scenario.page.get() * self.scenario.page.get();
+        let (elsewhere, is_full) = held_elsewhere(&self.workers, flight, own, most);
         flight.held = Held { own, elsewhere, is_full, known, has_crashed };
     }
 
@@ -60,6 +55,25 @@ impl Simulation<'_> {
             ledger.remember(&all, flight.worker, self.workers[flight.worker].crashes);
         }
     }
+}
+
+/// What another worker holds of a prompt beyond its own worker's, and whether that one has no room for it. Nobody holds
+/// more than the `most` that was ever computed, so the search ends there: of hundreds of workers mostly one is asked.
+fn held_elsewhere(workers: &[Worker], flight: &Flight, own: u32, most: u32) -> (u32, bool) {
+    let is_asked = |worker: &&Worker| worker.is_up() && worker.model() == MODEL;
+    let (mut held, mut holder) = (own, None);
+    for worker in workers.iter().filter(is_asked) {
+        if most <= held {
+            break;
+        }
+        let there = worker.holds(&flight.prompt);
+        if held < there {
+            (held, holder) = (there, Some(worker));
+        }
+    }
+    holder.map_or((0, false), |worker| {
+        (held, !worker.has_room_for(flight.prompt_tokens.get().saturating_sub(held)))
+    })
 }
 
 /// Counts what was not found: what somebody holds before what nobody does any more, and that before what is new.
