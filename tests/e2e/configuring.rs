@@ -94,6 +94,35 @@ fn a_file_without_workers_is_shown_as_it_is_checked() {
 }
 
 #[test]
+fn variables_count_without_a_file_too() {
+    let worker = echo();
+    let url = format!("http://{}", worker.address);
+    let keys = [("OVERDRAFT__KEYS", "[{tenant: a, key: abcdefghijklmnop}]")];
+    let gateway = Server::serve_in(&keys, &["--worker", &url]);
+    let body = r#"{"model":"echo","messages":[{"role":"user","content":"hello"}]}"#;
+    let answer = gateway.ask("POST", "/v1/chat/completions", body);
+    assert_eq!(answer.status, 401, "a gateway with keys is open: {}", answer.body);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let within = |name: &str, arguments: &[&str]| {
+        let mut command = Command::new(binary());
+        let out = command.args(arguments).env(name, "127.0.0.1:9").current_dir(folder.path());
+        let out = out.output().expect("the binary starts");
+        let text = [out.stdout, out.stderr].concat();
+        (out.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (code, text) = within("OVERDRAFT__LISTEN", &["config", "show"]);
+    assert!(code == Some(0) && text.contains("listen: 127.0.0.1:9"), "{text}");
+    let (_, text) = within("OVERDRAFT__LISTEN", &["doctor", "--offline"]);
+    assert!(text.contains("127.0.0.1:9") && text.contains("none at overdraft.yaml"), "{text}");
+    for command in ["serve", "config show"] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let (code, text) = within("OVERDRAFT__LISTENN", &words);
+        let slip = "OVERDRAFT__LISTENN: unknown key `listenn`";
+        assert!(code == Some(2) && text.contains(slip), "{command}: {text}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let missing = Path::new("no-such-file.yaml");
     let ended = overdraft(&["check", "--config", missing.to_str().expect("ASCII")]);

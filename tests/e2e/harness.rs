@@ -57,6 +57,13 @@ impl Server {
         Self::start_by(program, "serve", ANYWHERE, arguments)
     }
 
+    /// The same with these variables in its environment.
+    pub(crate) fn serve_in(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        let mut program = Command::new(binary());
+        program.envs(variables.iter().copied());
+        Self::start_by(program, "serve", ANYWHERE, arguments)
+    }
+
     /// `overdraft worker` on a free port.
     pub(crate) fn worker(arguments: &[&str]) -> Self {
         Self::start("worker", ANYWHERE, arguments)

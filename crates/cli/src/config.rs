@@ -32,7 +32,7 @@ enum Command {
 #[derive(clap::Args, Debug)]
 #[command(after_help = SHOW)]
 struct Show {
-    /// The file; without one, the defaults
+    /// The file; without one, the defaults and what the environment says
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// As YAML or as JSON
@@ -83,13 +83,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         Command::WriteUp => WRITE_UP.to_owned(),
         Command::Metrics => metrics()?,
         Command::Show(show) => {
-            let config = match &show.config {
-                // As `check` and `serve` read it: without workers it is a file for embedded ones.
-                Some(path) => {
-                    Loader::new(path).with_workers(WorkerSource::FileOrEmbedded).load()?.config
-                }
-                None => Config::default(),
-            };
+            // As `check` and `serve` read it: without workers it is a file for embedded ones.
+            let loader = show.config.as_ref().map_or_else(Loader::of_environment, Loader::new);
+            let config = loader.with_workers(WorkerSource::FileOrEmbedded).load()?.config;
             match show.output {
                 Notation::Yaml => config.effective_yaml(),
                 Notation::Json => pretty(&config.effective_json()),

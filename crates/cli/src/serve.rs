@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use overdraft_config::{Config, Loaded, Loader, Speculation, Variables, WorkerSource};
+use overdraft_config::{Config, Loaded, Loader, Speculation, WorkerSource};
 use overdraft_core::route::Policy;
 use overdraft_engine::EngineHandle;
 use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, WorkerSettings};
@@ -184,11 +184,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 
 async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
-    let file = arguments.file()?;
-    let mut config = match &file {
-        Some((_, loaded)) => loaded.config.clone(),
-        None => by_environment()?,
-    };
+    let (loader, loaded) = arguments.read()?;
+    let mut config = loaded.config.clone();
     config.tls = arguments.listen.tls(&config);
     let flags = arguments.speculation.clone();
     arguments.speculation = flags.or(&config.speculation)?;
@@ -219,7 +216,8 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
         files: open_files::raise(open_files::needed(&config)),
     };
     let (keep, settings) = tokio::sync::watch::channel(settle.settings(&config));
-    if let Some((loader, loaded)) = file {
+    // Without a file, only the keys that the environment names can change.
+    if arguments.config.is_some() || config.keys_file.is_some() {
         let settle = Arc::new(settle);
         let judging = Arc::clone(&settle);
         let judge = move |config: &Config| judging.judge(config);
@@ -245,21 +243,21 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
 }
 
 impl Arguments {
-    /// The configuration file, if one is named.
-    fn file(&self) -> Result<Option<(Loader, Loaded)>, Fault> {
-        let Some(path) = &self.config else { return Ok(None) };
+    /// What the configuration file says, if one is named, and the environment.
+    fn read(&self) -> Result<(Loader, Loaded), Fault> {
         let named = !(self.worker.is_empty() && self.draft_worker.is_empty());
         let elsewhere = named || self.model.is_some() || self.draft.is_some();
         let workers =
             if elsewhere { WorkerSource::Elsewhere } else { WorkerSource::FileOrEmbedded };
-        let loader = Loader::new(path).with_workers(workers);
+        let loader = self.config.as_ref().map_or_else(Loader::of_environment, Loader::new);
+        let loader = loader.with_workers(workers);
         let loaded = loader.load()?;
         // Embedded workers are started now or never: a later file without workers is a slip.
         let later = match workers {
             WorkerSource::FileOrEmbedded if loaded.config.names_workers() => WorkerSource::File,
             _ => WorkerSource::Elsewhere,
         };
-        Ok(Some((loader.with_workers(later), loaded)))
+        Ok((loader.with_workers(later), loaded))
     }
 
     /// How long streams may go on at the end.
@@ -401,13 +399,6 @@ fn spawn(
 
 fn url(listener: &TcpListener) -> Result<String, Fault> {
     Ok(format!("http://{}", address(listener)?))
-}
-
-/// The defaults, and what the write-ups' variables say.
-fn by_environment() -> Result<Config, Fault> {
-    let mut config = Config::default();
-    config.stand_in(&Variables::of_process()).map_err(Fault::input)?;
-    Ok(config)
 }
 
 /// Refuses cascades whose models make different tokens, as far as that can be told before anybody asks.

@@ -1,4 +1,4 @@
-//! Configuration loader: from a file to a typed, validated configuration.
+//! Configuration loader: from a file, or the environment alone, to a typed, validated configuration.
 //!
 //! The steps are read, parse, override, interpolate, deserialize and validate. Each step knows the
 //! place of every value, and the first step that fails ends the load, because later ones would
@@ -21,10 +21,14 @@ use crate::{read, toml_file, yaml};
 /// Maximum bytes of a configuration file.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How a file is read.
+/// What errors name where there is no file.
+const ENVIRONMENT: &str = "the environment";
+
+/// How a configuration is read: from a file and the environment, or from the environment alone.
 #[derive(Clone, Debug)]
 pub struct Loader {
-    path: PathBuf,
+    /// None where the environment alone says something.
+    path: Option<PathBuf>,
     variables: Variables,
     workers: WorkerSource,
 }
@@ -34,7 +38,7 @@ pub struct Loader {
 pub struct Loaded {
     /// What it says.
     pub config: Config,
-    /// The file it came from.
+    /// The file it came from; `the environment` where there is none.
     pub path: PathBuf,
     /// The file's text, to see whether it has changed.
     pub(crate) text: String,
@@ -45,8 +49,12 @@ pub struct Loaded {
 impl Loader {
     /// Reads `path` with this process's environment; the file must name workers.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let variables = Variables::of_process();
-        Self { path: path.into(), variables, workers: WorkerSource::File }
+        Self { path: Some(path.into()), ..Self::of_environment() }
+    }
+
+    /// Reads no file: the defaults, and what this process's environment says. It must name workers.
+    pub fn of_environment() -> Self {
+        Self { path: None, variables: Variables::of_process(), workers: WorkerSource::File }
     }
 
     /// With another environment.
@@ -61,12 +69,12 @@ impl Loader {
         Self { workers, ..self }
     }
 
-    /// The file that is read.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// What errors name.
+    fn place(&self) -> &Path {
+        self.path.as_deref().unwrap_or_else(|| Path::new(ENVIRONMENT))
     }
 
-    /// Reads the file and everything in it.
+    /// Reads the file, everything in it and the environment.
     ///
     /// # Errors
     /// Every fault that could be found, with its place.
@@ -74,10 +82,12 @@ impl Loader {
         self.parse(self.text()?)
     }
 
-    /// The file's bytes as text.
+    /// The file's bytes as text; empty where there is no file.
     pub(crate) fn text(&self) -> Result<String, ConfigErrors> {
         let missing = "name another one with `--config`; `examples/overdraft.yaml` is a start";
-        text_of(&self.path, FILE_BYTES_MAX, missing)
+        self.path
+            .as_deref()
+            .map_or_else(|| Ok(String::new()), |path| text_of(path, FILE_BYTES_MAX, missing))
     }
 
     /// Where workers come from, now that it is known whether the file names any.
@@ -89,25 +99,28 @@ impl Loader {
         }
     }
 
-    /// What a text says that stands in the file.
-    pub(crate) fn parse(&self, text: String) -> Result<Loaded, ConfigErrors> {
-        let source = Source::new(&self.path, text);
-        let mut root = notation(&source)?;
-        if root.value == Value::Null {
-            root = Node::empty();
+    /// The tree of a text that stands in the file.
+    fn tree(&self, source: &Source) -> Result<Node, ConfigErrors> {
+        if self.path.is_none() {
+            return Ok(Node::empty());
         }
+        let root = notation(source)?;
         let is_empty = source.text.lines().all(|line| {
             let line = line.trim();
             line.is_empty() || line.starts_with('#')
         });
         if is_empty && self.workers != WorkerSource::Elsewhere {
             let expected = "expected at least `workers` with a `url` each, or `discovery`";
-            return Err(ConfigError::of_file(
-                &self.path,
-                Wrong::new("the file is empty", expected),
-            )
-            .into());
+            let wrong = Wrong::new("the file is empty", expected);
+            return Err(ConfigError::of_file(&source.path, wrong).into());
         }
+        Ok(if root.value == Value::Null { Node::empty() } else { root })
+    }
+
+    /// What a text says that stands in the file, and the environment.
+    pub(crate) fn parse(&self, text: String) -> Result<Loaded, ConfigErrors> {
+        let source = Source::new(self.place(), text);
+        let mut root = self.tree(&source)?;
         environment::override_values(&mut root, &source, &self.variables)?;
         let unset = environment::fill_in(&mut root, &source, &self.variables);
         if !unset.is_empty() {
@@ -117,7 +130,7 @@ impl Loader {
         config.stand_in(&self.variables).map_err(|message| {
             let wrong =
                 Wrong::new(message, "expected as in `http://10.0.0.5:8000` and `redis:6379`");
-            ConfigError::of_file(&self.path, wrong)
+            ConfigError::of_file(&source.path, wrong)
         })?;
         let keys_text = take_keys_file(&mut config)?;
         let faults = check::check(&config, &root, &source, self.needed(&config));

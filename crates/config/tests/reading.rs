@@ -120,6 +120,29 @@ fn overrides_reach_every_depth_and_keep_the_letters_of_keys() {
 }
 
 #[test]
+fn overrides_count_without_a_file_too() {
+    let read = |variables: &[(&str, &str)]| {
+        let variables: Variables = variables.iter().copied().collect();
+        let loader = Loader::of_environment().with_variables(variables);
+        loader.with_workers(WorkerSource::FileOrEmbedded).load()
+    };
+    let keys = ("OVERDRAFT__KEYS", "[{tenant: a, key: abcdefghijklmnop}]");
+    let said = [keys, ("OVERDRAFT__LISTEN", "0.0.0.0:9000"), ("LLM_ENDPOINT", "http://a:1")];
+    let config = read(&said).unwrap_or_else(|errors| panic!("{errors}")).config;
+    assert!(config.needs_key(), "the gateway would be open");
+    assert_eq!((config.listen.port(), config.workers[0].url.as_str()), (9_000, "http://a:1"));
+    let nothing = read(&[]).unwrap_or_else(|errors| panic!("{errors}")).config;
+    assert_eq!(nothing, Config::default());
+    let refusal = |pair| read(&[pair]).expect_err("it cannot be used").to_string();
+    let slip = refusal(("OVERDRAFT__LISTENN", "1"));
+    assert!(slip.starts_with("OVERDRAFT__LISTENN: unknown key `listenn`"), "{slip}");
+    let both = refusal(("OVERDRAFT__LIMITS__REQUESTS", "1"));
+    assert!(both.contains("cannot fit into `1` requests"), "{both}");
+    let wrong = refusal(("LLM_ENDPOINT", "ftp://a"));
+    assert!(wrong.starts_with("the environment: `LLM_ENDPOINT`"), "{wrong}");
+}
+
+#[test]
 fn off_is_a_word_and_not_a_boolean() {
     let text = "workers: [{url: 'http://a:1', kv_events: off}]\nmodels: {m: {tokenizer: off}}\n\
                 termination: {cloud: off}\n";

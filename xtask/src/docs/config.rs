@@ -20,7 +20,8 @@ file, and `overdraft config show` fills in the defaults. `examples/overdraft.yam
 - Keys: `a.b` is the key `b` in the table `a`; `[]` is each entry of a list, `NAME` a name of your own. Unknown keys are refused.
 - Strings may hold `${NAME}` or `${NAME:-default}` from the environment; `$${` is a plain `${`.
 - `OVERDRAFT__SECTION__KEY=value` in the environment stands in for `section.key`; `OVERDRAFT__WORKERS__0__URL` for the first
-  worker's. A value that begins with `[` or `{` is read as YAML. Flags of `overdraft serve` count more than both.
+  worker's. A value that begins with `[` or `{` is read as YAML. Flags of `overdraft serve` count more than both. Without a
+  file, the variables count all the same.
 - `LLM_ENDPOINT` is a worker where none is named; `REDIS_ADDR` (`host:port`) with `REDIS_PASS` is the store where `store.url` is left
   at `memory`. OpenTelemetry's `OTEL_…` variables stand in for `tracing`.
 - Spans of time have a unit: `200ms`, `2s`, `1m`, `1h`. Shares are `10%` or `0.1`. Sizes are bytes or `512KiB`, `64MiB`.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use overdraft_config::{Config, ConfigErrors, Loaded, Loader, WorkerSource};
+use overdraft_config::{Config, ConfigErrors, Loader, WorkerSource};
 use serde_json::{Value, json};
 
 use super::section::Section;
@@ -11,50 +11,47 @@ use super::section::Section;
 const PLACES: [&str; 2] = ["overdraft.yaml", "/etc/overdraft/overdraft.yaml"];
 
 /// What was found.
-pub(super) enum Found {
-    Good(Box<Loaded>),
-    Bad { path: PathBuf, errors: ConfigErrors },
-    Nowhere,
+pub(super) struct Found {
+    /// None where there is no file, so that the environment alone says something.
+    path: Option<PathBuf>,
+    read: Result<Config, ConfigErrors>,
 }
 
-/// Reads the file that was named, or the first that there is.
+/// Reads the file that was named, or the first that there is, and the environment.
 pub(super) fn find(named: Option<&Path>) -> Found {
     let there = || PLACES.into_iter().map(PathBuf::from).find(|path| path.exists());
-    let Some(path) = named.map(Path::to_path_buf).or_else(there) else { return Found::Nowhere };
-    match Loader::new(&path).with_workers(WorkerSource::FileOrEmbedded).load() {
-        Ok(loaded) => Found::Good(Box::new(loaded)),
-        Err(errors) => Found::Bad { path, errors },
-    }
+    let path = named.map(Path::to_path_buf).or_else(there);
+    let loader = path.as_ref().map_or_else(Loader::of_environment, Loader::new);
+    let loaded = loader.with_workers(WorkerSource::FileOrEmbedded).load();
+    Found { path, read: loaded.map(|loaded| loaded.config) }
 }
 
 impl Found {
     /// What is in force by it.
     pub(super) fn config(&self) -> Option<&Config> {
-        match self {
-            Self::Good(loaded) => Some(&loaded.config),
-            Self::Bad { .. } | Self::Nowhere => None,
-        }
+        self.read.as_ref().ok()
     }
 
     /// The part of the report.
     pub(super) fn section(&self) -> Section {
         let mut section = Section::new("configuration");
-        match self {
-            Self::Nowhere => {
-                section.line("file", format!("none at {}: the defaults", PLACES.join(" or ")));
-                section.set("file", Value::Null);
-            }
-            Self::Bad { path, errors } => {
-                section.fact("file", &path.display().to_string());
+        if let Some(path) = &self.path {
+            section.fact("file", &path.display().to_string());
+        } else {
+            let places = PLACES.join(" or ");
+            section.line("file", format!("none at {places}: the defaults and the environment"));
+            section.set("file", Value::Null);
+        }
+        match &self.read {
+            Err(errors) => {
                 for error in errors.iter() {
                     section.line("problem", problem(error));
                 }
                 section.set("problems", errors.iter().map(problem).collect::<Vec<String>>());
             }
-            Self::Good(loaded) => {
-                section.fact("file", &loaded.path.display().to_string());
+            Ok(config) => {
                 let (ours, defaults) =
-                    (loaded.config.effective_json(), Config::default().effective_json());
+                    (config.effective_json(), Config::default().effective_json());
                 let mut changes = Vec::new();
                 compare(&ours, &defaults, "", &mut changes);
                 for Change { key, value } in changes {

@@ -29,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The configuration file; without one, `overdraft.yaml` here or in `/etc/overdraft`, else the defaults
+    /// The configuration file; without one, `overdraft.yaml` here or in `/etc/overdraft`, else the defaults and
+    /// what the environment says
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The running gateway; without one, whatever answers at the addresses of the configuration
