@@ -55,6 +55,31 @@ fn health_metrics_and_an_access_line_are_there() {
 }
 
 #[test]
+fn a_request_to_an_embedded_model_is_in_the_log_once() {
+    let server = Server::serve(&["--log-format", "json"]);
+    for _ in 0..4 {
+        server.chat(&json!({"model": "overdraft-draft", "max_tokens": 3,
+                            "messages": [{"role": "user", "content": "Hello"}]}));
+    }
+    // Those of the worker inside are told apart by their target.
+    for target in ["\"target\":\"access\"", "\"target\":\"access_worker\""] {
+        let lines = || {
+            let log = server.log();
+            let of = |line: &&str| line.contains(target) && line.contains("/chat/completions");
+            log.lines().filter(of).count()
+        };
+        crate::harness::until("each request has its line", || 4 <= lines());
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("access.jsonl");
+    std::fs::write(&file, server.log()).expect("it is writable");
+    let file = file.to_str().expect("a path in UTF-8");
+    let bill = crate::load::said(&["cost", file, "--price", "1", "--json"]);
+    let bill: serde_json::Value = serde_json::from_str(&bill).expect("JSON");
+    assert_eq!(bill["requests"], 4, "{bill}");
+}
+
+#[test]
 fn a_worker_runs_a_file_that_llama_cpp_quantized() {
     let file = root().join("crates/engine/tests/data/foreign-q4_k_m.gguf");
     let server = Server::worker(&["--model", file.to_str().expect("a path in UTF-8")]);

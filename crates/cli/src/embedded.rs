@@ -16,7 +16,7 @@ use overdraft_engine::simulated::{self, SimulatedBackend};
 use overdraft_engine::{
     ChatTemplate, Engine, EngineHandle, Speculation, TextCodec, Tokenizer, tokenizer,
 };
-use overdraft_telemetry::Clock;
+use overdraft_telemetry::{AccessWriter, Clock};
 use overdraft_tokenizer::TokenizerDocument;
 use overdraft_wire::kv_blocks::KvModel;
 use overdraft_worker::{
@@ -72,6 +72,8 @@ pub(crate) struct Face {
     pub(crate) mishaps: Option<MishapSettings>,
     /// Whether the process dies where a running request finds no page.
     pub(crate) crash_on_oom: bool,
+    /// Whether its access lines are those of the process, or a gateway before it writes them.
+    pub(crate) access_writer: AccessWriter,
     /// Who may give orders; `None` is whoever comes from this machine.
     pub(crate) admin_token: Option<String>,
     /// How deep to guess, and by lookups.
@@ -184,6 +186,7 @@ pub(crate) async fn open(
     settings.limits.drain = face.drain;
     settings.mishaps = face.mishaps;
     settings.admin_token = face.admin_token;
+    settings.access_writer = face.access_writer;
     Ok(Embedded { name: names.swap_remove(0), summary, engine, served, publisher, settings })
 }
 

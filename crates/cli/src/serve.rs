@@ -10,7 +10,7 @@ use overdraft_config::{Config, Loaded, Loader, Speculation, WorkerSource};
 use overdraft_core::route::Policy;
 use overdraft_engine::EngineHandle;
 use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, WorkerSettings};
-use overdraft_telemetry::Clock;
+use overdraft_telemetry::{AccessWriter, Clock};
 use overdraft_worker::{KvEventsSettings, MetricNames};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -356,6 +356,7 @@ async fn fleet(
             kv_share: None,
             mishaps: None,
             crash_on_oom: false,
+            access_writer: AccessWriter::Inner,
             admin_token: config.admin.token.as_ref().map(|token| token.reveal().to_owned()),
             guessing: arguments.speculation.with_lookups()?,
             // What is served as a draft guesses for the target as well, where that is wanted and can be.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use overdraft_telemetry::Clock;
+use overdraft_telemetry::{AccessWriter, Clock};
 use overdraft_worker::MetricNames;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -170,6 +170,7 @@ fn face(arguments: &Arguments, source: &Source) -> Result<Face, Fault> {
         drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
         mishaps: None,
         crash_on_oom: arguments.simulate.crash_on_oom,
+        access_writer: AccessWriter::Front,
         admin_token: arguments.admin_token.clone().filter(|token| !token.is_empty()),
     })
 }

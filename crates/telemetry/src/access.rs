@@ -152,6 +152,17 @@ pub enum Audience {
     Debugger,
 }
 
+/// Which server of a process writes the line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessWriter {
+    /// The one that clients ask; the line's target is `access`.
+    #[default]
+    Front,
+    /// A worker inside a gateway's process; its target is `access_worker`. The gateway's line tells of the same request,
+    /// so who adds lines up would count it twice.
+    Inner,
+}
+
 /// A limit of time that was passed, or that clearly would have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedLimit {
@@ -232,6 +243,8 @@ pub struct AccessRecord {
     pub end: EndCode,
     /// Whether the line is of interest.
     pub audience: Audience,
+    /// Which server of the process writes it.
+    pub writer: AccessWriter,
 }
 
 impl AccessRecord {
@@ -251,9 +264,9 @@ impl AccessRecord {
     /// forge a line.
     fn line(&self, level: tracing::Level) {
         macro_rules! line {
-            ($level:expr) => {
+            ($target:literal, $level:expr) => {
                 tracing::event!(
-                    target: "access",
+                    target: $target,
                     $level,
                     request = %self.request,
                     method = %self.method,
@@ -292,11 +305,18 @@ impl AccessRecord {
                 )
             };
         }
-        // The macro wants a constant, from which each place makes its own switch.
-        match level {
-            tracing::Level::WARN => line!(tracing::Level::WARN),
-            tracing::Level::INFO => line!(tracing::Level::INFO),
-            _ => line!(tracing::Level::DEBUG),
+        // The macro wants constants, from which each place makes its own switch.
+        match (self.writer, level) {
+            (AccessWriter::Front, tracing::Level::WARN) => line!("access", tracing::Level::WARN),
+            (AccessWriter::Front, tracing::Level::INFO) => line!("access", tracing::Level::INFO),
+            (AccessWriter::Front, _) => line!("access", tracing::Level::DEBUG),
+            (AccessWriter::Inner, tracing::Level::WARN) => {
+                line!("access_worker", tracing::Level::WARN);
+            }
+            (AccessWriter::Inner, tracing::Level::INFO) => {
+                line!("access_worker", tracing::Level::INFO);
+            }
+            (AccessWriter::Inner, _) => line!("access_worker", tracing::Level::DEBUG),
         }
     }
 }

@@ -10,7 +10,9 @@ pub mod metrics;
 mod plain;
 mod request_id;
 
-pub use self::access::{AccessRecord, Audience, Delivery, EndCode, Ender, PassedLimit, Phase};
+pub use self::access::{
+    AccessRecord, AccessWriter, Audience, Delivery, EndCode, Ender, PassedLimit, Phase,
+};
 pub use self::clock::{Clock, calendar_time, unix_seconds, unix_time};
 pub use self::request_id::{CLIENT_ID_BYTES_MAX, RequestId, RequestIds};
 

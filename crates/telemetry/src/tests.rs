@@ -7,7 +7,8 @@ use overdraft_units::{Micros, Tokens};
 
 use super::logging::{LogFormat, LogSettings, subscriber};
 use super::{
-    AccessRecord, Audience, Delivery, EndCode, Ender, PassedLimit, Phase, RequestId, RequestIds,
+    AccessRecord, AccessWriter, Audience, Delivery, EndCode, Ender, PassedLimit, Phase, RequestId,
+    RequestIds,
 };
 
 #[test]
@@ -155,6 +156,7 @@ fn record() -> AccessRecord {
         cache: None,
         end: EndCode::WHOLE,
         audience: Audience::Operator,
+        writer: AccessWriter::Front,
         resumed: None,
         resumed_by: None,
         hedged: None,
@@ -169,6 +171,16 @@ fn probes_are_not_logged_unless_they_fail_badly() {
     assert_eq!(logged(LogFormat::Text, &probe), "");
     probe.end = EndCode { ender: Ender::Defect, phase: Phase::Request };
     assert!(logged(LogFormat::Text, &probe).contains("WARN"));
+}
+
+#[test]
+fn the_line_of_a_worker_behind_a_gateway_in_its_process_has_another_target() {
+    for (writer, target) in
+        [(AccessWriter::Front, "access"), (AccessWriter::Inner, "access_worker")]
+    {
+        let text = logged(LogFormat::Json, &AccessRecord { writer, ..record() });
+        assert!(text.contains(&format!("\"target\":\"{target}\"")), "{text}");
+    }
 }
 
 #[test]

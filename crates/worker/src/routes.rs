@@ -87,6 +87,7 @@ pub(crate) struct Routes(pub(crate) Arc<Worker>);
 
 impl Service for Routes {
     async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
+        exchange.access.note(|record| record.writer = self.0.access_writer);
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let Some(endpoint) = Endpoint::at(path) else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use overdraft_engine::{ChatTemplate, EngineHandle, Tokenizer};
 use overdraft_http::Limits;
-use overdraft_telemetry::Clock;
+use overdraft_telemetry::{AccessWriter, Clock};
 use overdraft_tokenizer::{PIECE_CACHE_BYTES, TokenizerDocument};
 
 use crate::fault_injection::MishapSettings;
@@ -54,6 +54,8 @@ pub struct Settings {
     /// Whoever presents this as a bearer token may give orders. Without one, whoever comes over the
     /// loopback interface.
     pub admin_token: Option<String>,
+    /// Whether its access lines are those of the process, or a gateway before it writes them.
+    pub access_writer: AccessWriter,
 }
 
 impl std::fmt::Debug for Settings {
@@ -76,6 +78,7 @@ impl Settings {
             piece_cache_bytes: PIECE_CACHE_BYTES,
             mishaps: None,
             admin_token: None,
+            access_writer: AccessWriter::Front,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use overdraft_engine::{EngineHandle, Tokenizer};
-use overdraft_telemetry::{Clock, unix_seconds};
+use overdraft_telemetry::{AccessWriter, Clock, unix_seconds};
 use overdraft_tokenizer::{PieceCache, PromptBound, Prompter, TokenizerDocument};
 use overdraft_units::{CacheSalt, Tokens};
 use overdraft_wire::ApiError;
@@ -32,6 +32,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) parse_pool: ParsePool,
     pub(crate) admin_token: Option<String>,
+    pub(crate) access_writer: AccessWriter,
     pub(crate) load: Load,
     /// What befalls requests, where some are to go wrong.
     pub(crate) mishaps: Option<Mishaps>,
@@ -60,6 +61,7 @@ impl Worker {
             clock: settings.clock,
             parse_pool: ParsePool::new(settings.prepare_at_once),
             admin_token: settings.admin_token.clone(),
+            access_writer: settings.access_writer,
             load: Load::default(),
             mishaps: settings.mishaps.map(Mishaps::new),
             warm: OnceLock::new(),
