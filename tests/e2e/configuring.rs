@@ -165,6 +165,19 @@ fn workers_are_asked_what_they_serve_and_what_they_tell() {
 }
 
 #[test]
+fn a_gateway_whose_workers_were_never_up_says_where_it_listens_and_why_it_waits() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", gone.local_addr().expect("it has an address"));
+    drop(gone);
+    let gateway = Server::waiting(&["--worker", &url]);
+    until("it says why", || gateway.log().contains("no connection; start it, or mend its `url`"));
+    let log = gateway.log();
+    assert!(log.contains(&url) && log.contains("onnection refused"), "{log}");
+    assert_eq!(gateway.ask("GET", "/healthz", "").status, 503, "{log}");
+    assert_eq!(gateway.log().matches("worker is not up yet").count(), 1, "{}", gateway.log());
+}
+
+#[test]
 fn a_gateway_serves_what_its_file_says_and_flags_count_more() {
     let worker = echo();
     let file = File::new(&format!(

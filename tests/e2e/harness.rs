@@ -19,6 +19,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A free port of this machine.
 const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
+/// What stands before the address of a server that can be asked.
+const SERVES: &str = "serves on http://";
+
 /// A running `overdraft`, ended with its owner.
 pub(crate) struct Server {
     child: Child,
@@ -54,14 +57,23 @@ impl Server {
     pub(crate) fn serve_with_files(files: u32, arguments: &[&str]) -> Self {
         let mut program = Command::new("sh");
         program.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &files.to_string()]).arg(binary());
-        Self::start_by(program, "serve", ANYWHERE, arguments)
+        let program = program.args(["serve", "--listen", &ANYWHERE.to_string()]);
+        Self::spawn(program.args(arguments), SERVES)
     }
 
     /// The same with these variables in its environment.
     pub(crate) fn serve_in(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
-        let mut program = Command::new(binary());
-        program.envs(variables.iter().copied());
-        Self::start_by(program, "serve", ANYWHERE, arguments)
+        let mut command = Command::new(binary());
+        command.envs(variables.iter().copied());
+        let command = command.args(["serve", "--listen", &ANYWHERE.to_string()]);
+        Self::spawn(command.args(arguments), SERVES)
+    }
+
+    /// `overdraft serve` that waits for workers.
+    pub(crate) fn waiting(arguments: &[&str]) -> Self {
+        let mut command = Command::new(binary());
+        let command = command.args(["serve", "--listen", &ANYWHERE.to_string()]);
+        Self::spawn(command.args(arguments), "listens on http://")
     }
 
     /// `overdraft worker` on a free port.
@@ -80,30 +92,23 @@ impl Server {
     }
 
     fn start(command: &str, listen: SocketAddr, arguments: &[&str]) -> Self {
-        Self::start_by(Command::new(binary()), command, listen, arguments)
+        let mut process = Command::new(binary());
+        let process = process.args([command, "--listen", &listen.to_string()]);
+        Self::spawn(process.args(arguments), SERVES)
     }
 
-    fn start_by(
-        mut program: Command,
-        command: &str,
-        listen: SocketAddr,
-        arguments: &[&str],
-    ) -> Self {
-        let mut child = program
-            .args([command, "--listen", &listen.to_string()])
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
+    /// Starts it, and waits for the line in which its address follows `mark`.
+    fn spawn(command: &mut Command, mark: &'static str) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
         let log = Arc::new(Mutex::new(String::new()));
         let (found, address) = mpsc::channel();
         let (stderr, kept) = (child.stderr.take().expect("stderr is piped"), Arc::clone(&log));
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if let Some((_, rest)) = line.split_once("serves on http://") {
-                    // In a log of JSON lines the address ends with the message.
-                    let address = rest.split('"').next().unwrap_or(rest).trim();
-                    let _ = found.send(address.parse().expect("an address after `serves on`"));
+                if let Some((_, rest)) = line.split_once(mark) {
+                    // In a log of JSON lines the address may end with the message.
+                    let address = rest.split(['"', ' ']).next().unwrap_or(rest).trim();
+                    let _ = found.send(address.parse().expect("an address after the mark"));
                 }
                 let mut log = kept.lock().expect("no reader panics");
                 log.push_str(&line);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -302,6 +303,20 @@ impl Places {
             eprintln!("overdraft scaler listens on grpc://{address}");
         }
     }
+
+    /// Where clients connect while no worker is up; the log says of each why.
+    #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
+    fn tell_waiting(self, is_json: bool) {
+        let (Self { scheme, clients, .. }, version) = (self, env!("CARGO_PKG_VERSION"));
+        let said = format!(
+            "overdraft {version} listens on {scheme}://{clients} and waits until workers are up"
+        );
+        if is_json {
+            tracing::info!("{said}");
+        } else {
+            eprintln!("{said}");
+        }
+    }
 }
 
 /// The workers that run elsewhere: those named on the command line, or else the file's.
@@ -418,12 +433,19 @@ fn refused(error: &GatewayError) -> Fault {
     Fault::input(error.to_string()).hint("`overdraft serve --help` ends with examples")
 }
 
-/// Tells whoever started it where it serves, once it can.
+/// How long workers may take to come up before it is told that they are waited for.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Tells whoever started it where it serves, once it can; before, where it listens, if that takes long.
 async fn greet(places: Places, fleet: Fleet, is_json: bool) {
     // Those that run elsewhere may be down for long; our own come up together. What is encrypted may ask for a
     // certificate, so nobody waits there.
     if places.is_asked_plainly() {
-        ready::healthy(places.admin, fleet.models.len().max(1)).await;
+        let mut up = pin!(ready::healthy(places.admin, fleet.models.len().max(1)));
+        if tokio::time::timeout(QUIET, up.as_mut()).await.is_err() {
+            places.tell_waiting(is_json);
+            up.await;
+        }
     }
     if !is_json {
         return banner(places, &fleet);

@@ -3,6 +3,7 @@
 //! One task per worker requests `/health` and `/v1/models` in turn and reports the result to the
 //! core, which decides the worker's health. The prober also sweeps the idle connections.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ use crate::upstream::{Upstream, UpstreamError};
 /// somebody waits for it.
 const INTERVAL_UNPROVEN: Duration = Duration::from_millis(50);
 
+/// How long a worker that has never been ready is waited for in silence: one in this process is there by then.
+const STARTING: Duration = Duration::from_secs(1);
+
 const HEALTH: &str = "/health";
 pub(super) const MODELS: &str = "/v1/models";
 
@@ -32,12 +36,14 @@ enum Seen {
     Ready(Bytes),
     /// It asks for a key that it was not shown.
     Locked(StatusCode),
-    Unready,
-    Silent,
+    /// It answers, and not as a worker that can be asked.
+    Unready(String),
+    /// No answer came, or none in time.
+    Silent(String),
     /// It refuses connections.
-    Unreachable,
+    Unreachable(String),
     /// No connection to it comes about.
-    Unreached,
+    Unreached(String),
     /// It is there, and no encrypted connection comes of it.
     Untrusted(String),
     /// Its name has no address now.
@@ -74,37 +80,45 @@ pub(super) struct Memory {
     warmth: Warmth,
     /// Whether it was told that the worker asks for a key.
     is_locked_told: bool,
-    /// What was told last of why no connection to it can be had.
-    obstacle_told: Option<&'static str>,
+    obstacles: Obstacles,
+}
+
+/// Why a worker cannot be asked, as far as it was told.
+#[derive(Default)]
+struct Obstacles {
+    /// Those told since it could be asked.
+    told: BTreeSet<&'static str>,
+    /// When it was looked at first.
+    first_look: Option<Instant>,
 }
 
 impl Memory {
     /// Other settings are in force: what was wrong with those before is told again if it is wrong with these.
-    const fn tell_again(&mut self) {
+    fn tell_again(&mut self) {
         self.is_locked_told = false;
-        self.obstacle_told = None;
+        self.obstacles.told.clear();
     }
 }
 
 /// Probes once.
 pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
-    let Memory { listed, serves, warmth, is_locked_told, obstacle_told } = memory;
+    let Memory { listed, serves, warmth, is_locked_told, obstacles } = memory;
     let member = fleet.dispatcher.member(worker);
     let settings = fleet.settings().probe;
     let begun = Instant::now();
     let probing = probe(&member.upstream, settings.answer_bytes);
-    let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
+    let late = |_elapsed| Seen::Silent(format!("no answer within {:?}", settings.timeout));
+    let seen = timeout(settings.timeout, probing).await.unwrap_or_else(late);
     let seen = unlock(&member, seen, is_locked_told);
-    tell_obstacle(&member, &seen, obstacle_told);
+    let health = || fleet.dispatcher.view().fleet().worker(worker).health();
+    let before = health();
+    obstacles.tell(&member, &seen, before, begun);
     if matches!(seen, Seen::Ready(_)) {
         // Two questions were answered one after the other.
-        let took = begun.elapsed() / 2;
-        let took = Micros::from(took);
+        let took = Micros::from(begun.elapsed() / 2);
         fleet.dispatcher.round_trip(worker, took);
     }
-    let health = || fleet.dispatcher.view().fleet().worker(worker).health();
     let is_up = || health().is_up();
-    let before = health();
     let was_up = before.is_up();
     let asked = &member.settings.traits.serves;
     warmth.observe(before);
@@ -136,11 +150,11 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
             }
             None => fleet.dispatcher.probed(worker, Probe::Unready),
         },
-        Seen::Locked(_) | Seen::Unready => fleet.dispatcher.probed(worker, Probe::Unready),
+        Seen::Locked(_) | Seen::Unready(_) => fleet.dispatcher.probed(worker, Probe::Unready),
         // One that stays without an address would else be sent requests for ever.
-        Seen::Silent | Seen::Nameless(_) => fleet.dispatcher.probed(worker, Probe::Silent),
-        Seen::Unreachable => fleet.dispatcher.probed(worker, Probe::Unreachable),
-        Seen::Unreached | Seen::Untrusted(_) => {
+        Seen::Silent(_) | Seen::Nameless(_) => fleet.dispatcher.probed(worker, Probe::Silent),
+        Seen::Unreachable(_) => fleet.dispatcher.probed(worker, Probe::Unreachable),
+        Seen::Unreached(_) | Seen::Untrusted(_) => {
             fleet.dispatcher.probed(worker, Probe::NoConnection);
         }
         Seen::Untried(_) => {}
@@ -187,30 +201,50 @@ fn tell_locked(member: &Member, status: StatusCode) {
     tracing::error!(worker = member.upstream.name(), %status, path = MODELS, "{remedy}");
 }
 
-/// Says once why no connection to it can be had, and again after one could.
-fn tell_obstacle(member: &Member, seen: &Seen, told: &mut Option<&'static str>) {
-    let (why, obstacle) = match seen {
-        Seen::Untrusted(why) => (
-            why,
-            "no TLS connection; mend its certificate, or the worker's `tls`: `ca_file` names its authority, \
-             `server_name` the name in its certificate",
-        ),
-        Seen::Nameless(why) => (
-            why,
-            "no address for its name; mend the worker's `url`, or the name servers of this machine",
-        ),
-        Seen::Untried(why) => (
-            why,
-            "no connection could be tried; raise this machine's limits of open files and ports, or free some",
-        ),
-        Seen::Silent | Seen::Unreachable | Seen::Unreached => return,
-        Seen::Ready(_) | Seen::Locked(_) | Seen::Unready => {
-            *told = None;
+impl Obstacles {
+    /// Says once why it cannot be asked, and again after it could. Of one that was up, the dispatcher tells that it went
+    /// down; one that never was may be just starting, so that is no error yet.
+    fn tell(&mut self, member: &Member, seen: &Seen, health: Health, looked: Instant) {
+        let (why, obstacle) = match seen {
+            Seen::Untrusted(why) => (
+                why,
+                "no TLS connection; mend its certificate, or the worker's `tls`: `ca_file` names its authority, \
+                 `server_name` the name in its certificate",
+            ),
+            Seen::Nameless(why) => (
+                why,
+                "no address for its name; mend the worker's `url`, or the name servers of this machine",
+            ),
+            Seen::Untried(why) => (
+                why,
+                "no connection could be tried; raise this machine's limits of open files and ports, or free some",
+            ),
+            Seen::Unreachable(why) => (why, "no connection; start it, or mend its `url`"),
+            Seen::Unreached(why) => {
+                (why, "no connection comes about; mend its `url`, or the network to it")
+            }
+            Seen::Silent(why) => {
+                (why, "no answer to a probe; expected a server of `/health` and `/v1/models`")
+            }
+            Seen::Unready(why) => (why, "not ready; it is sent nothing until it is"),
+            Seen::Ready(_) | Seen::Locked(_) => {
+                self.told.clear();
+                return;
+            }
+        };
+        let may_come_up =
+            !matches!(seen, Seen::Untrusted(_) | Seen::Nameless(_) | Seen::Untried(_));
+        let is_early = self.first_look.get_or_insert(looked).elapsed() < STARTING;
+        if may_come_up && (is_early || health != Health::Unproven) || !self.told.insert(obstacle) {
             return;
         }
-    };
-    if told.replace(obstacle) != Some(obstacle) {
-        tracing::error!(worker = member.upstream.name(), why, "{obstacle}");
+        let worker = member.upstream.name();
+        if may_come_up {
+            let url = member.settings.url.as_str();
+            tracing::warn!(worker, url, why, "worker is not up yet: {obstacle}");
+        } else {
+            tracing::error!(worker, why, "{obstacle}");
+        }
     }
 }
 
@@ -251,7 +285,7 @@ async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
         Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
             return Seen::Locked(status);
         }
-        Ok(_) => return Seen::Unready,
+        Ok((status, _)) => return Seen::Unready(format!("`{HEALTH}` answered {status}")),
         Err(error) => return unseen(&error),
     }
     match fetch(upstream, MODELS, answer_bytes).await {
@@ -259,20 +293,24 @@ async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
         Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
             Seen::Locked(status)
         }
-        Ok(_) | Err(FetchError::TooLong(_) | FetchError::BrokenOff) => Seen::Unready,
+        Ok((status, _)) => Seen::Unready(format!("`{MODELS}` answered {status}")),
+        Err(error @ (FetchError::TooLong(_) | FetchError::BrokenOff)) => {
+            Seen::Unready(format!("`{MODELS}`: {error}"))
+        }
         Err(error) => unseen(&error),
     }
 }
 
 fn unseen(error: &FetchError) -> Seen {
-    let FetchError::Upstream(error) = error else { return Seen::Silent };
+    let FetchError::Upstream(error) = error else { return Seen::Silent(error.to_string()) };
     match error {
-        UpstreamError::Refused(_) => Seen::Unreachable,
-        UpstreamError::Unreached(_) | UpstreamError::ConnectTimedOut(_) => Seen::Unreached,
+        UpstreamError::Refused(why) => Seen::Unreachable(why.to_string()),
+        UpstreamError::Unreached(why) => Seen::Unreached(why.to_string()),
+        UpstreamError::ConnectTimedOut(_) => Seen::Unreached(error.to_string()),
         UpstreamError::Handshake(why) => Seen::Untrusted(why.to_string()),
         UpstreamError::Resolve(why) => Seen::Nameless(why.to_string()),
         UpstreamError::Local(why) => Seen::Untried(why.to_string()),
-        UpstreamError::Broken(_) => Seen::Silent,
+        UpstreamError::Broken(_) => Seen::Silent(error.to_string()),
     }
 }
 
@@ -287,9 +325,9 @@ mod tests {
         let seen = |error| unseen(&FetchError::Upstream(error));
         let late = || Error::from(ErrorKind::TimedOut);
         let second = Duration::from_secs(1);
-        assert!(matches!(seen(UpstreamError::Refused(late())), Seen::Unreachable));
-        assert!(matches!(seen(UpstreamError::Unreached(late())), Seen::Unreached));
-        assert!(matches!(seen(UpstreamError::ConnectTimedOut(second)), Seen::Unreached));
+        assert!(matches!(seen(UpstreamError::Refused(late())), Seen::Unreachable(_)));
+        assert!(matches!(seen(UpstreamError::Unreached(late())), Seen::Unreached(_)));
+        assert!(matches!(seen(UpstreamError::ConnectTimedOut(second)), Seen::Unreached(_)));
         assert!(matches!(seen(UpstreamError::Handshake(late())), Seen::Untrusted(_)));
         assert!(matches!(seen(UpstreamError::Resolve(late())), Seen::Nameless(_)));
         assert!(matches!(seen(UpstreamError::Local(late())), Seen::Untried(_)));
