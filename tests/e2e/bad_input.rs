@@ -89,6 +89,17 @@ fn an_address_that_is_taken() {
 }
 
 #[test]
+fn a_level_of_the_log_that_is_none() {
+    let out = Command::new(binary())
+        .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "ingo"])
+        .output()
+        .expect("the binary starts");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("`ingo` is no level") && said.contains("`info`"), "{said}");
+}
+
+#[test]
 fn a_worker_address_that_is_none() {
     let out = Command::new(binary())
         .args(["serve", "--listen", "127.0.0.1:0", "--worker", "ftp://elsewhere"])

@@ -3,9 +3,13 @@
 //! The subscriber is process-wide; only a binary installs one, once.
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::plain::PlainFields;
+
+/// What targets of this program's lines begin with.
+const TARGETS: [&str; 3] = ["access", "audit", "overdraft"];
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +60,15 @@ pub enum LogError {
         /// What was given.
         filter: String,
     },
+    /// A word of it alone is no level: the library would take it for a target, and switch off the rest of the log.
+    #[error(
+        "`{word}` is no level of the log; expected `off`, `error`, `warn`, `info`, `debug` or `trace`, \
+         or a target with one, as in `{word}=debug`"
+    )]
+    Level {
+        /// The word.
+        word: String,
+    },
     /// Another subscriber was installed before.
     #[error("logging is already set up in this process; install it once, from the binary")]
     Installed,
@@ -75,7 +88,12 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_new(&settings.filter)
+    if let Some(word) = mistyped(&settings.filter) {
+        return Err(LogError::Level { word: word.to_owned() });
+    }
+    // The library takes a blank after a comma for a part of the name.
+    let words: Vec<&str> = settings.filter.split(',').map(str::trim).collect();
+    let filter = EnvFilter::try_new(words.join(","))
         .map_err(|_| LogError::Filter { filter: settings.filter.clone() })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -86,4 +104,13 @@ where
         (LogFormat::Text, Colour::Never) => Box::new(builder.fmt_fields(PlainFields).finish()),
         (LogFormat::Json, _) => Box::new(builder.json().flatten_event(true).finish()),
     })
+}
+
+/// The first word of a filter that stands alone and is neither a level nor a target of this program.
+fn mistyped(filter: &str) -> Option<&str> {
+    let is_known = |word: &str| {
+        word.parse::<LevelFilter>().is_ok() || TARGETS.iter().any(|begin| word.starts_with(begin))
+    };
+    let mut words = filter.split(',').map(str::trim);
+    words.find(|word| !word.is_empty() && !word.contains(['=', '[']) && !is_known(word))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use overdraft_units::{Micros, Tokens};
 
-use super::logging::{LogFormat, LogSettings, subscriber};
+use super::logging::{LogError, LogFormat, LogSettings, subscriber};
 use super::{
     AccessRecord, AccessWriter, Audience, Delivery, EndCode, Ender, PassedLimit, Phase, RequestId,
     RequestIds,
@@ -125,6 +125,23 @@ fn plain_fields_look_as_the_library_has_them() {
     let (ours, theirs) = (fields(ours.text()), fields(theirs.text()));
     assert_eq!(ours.len(), 6);
     assert_eq!(ours, theirs);
+}
+
+#[test]
+fn a_word_that_is_no_level_and_no_target_of_ours_is_no_filter() {
+    let refusal = |filter: &str| -> Option<LogError> {
+        let settings = LogSettings { filter: filter.to_owned(), ..LogSettings::default() };
+        subscriber(&settings, std::io::sink).err()
+    };
+    for filter in ["ingo", "info,warning", "access=info, wran"] {
+        let error = refusal(filter).map(|error| error.to_string()).unwrap_or_default();
+        let word = filter.rsplit([',', ' ']).next().unwrap_or_default();
+        assert!(error.starts_with(&format!("`{word}` is no level")), "{filter}: {error}");
+        assert!(error.contains("`warn`, `info`"), "{error}");
+    }
+    for filter in ["info", "OFF", "3", "warn, access=info", "warn,audit", "h2=trace", "info,[a]"] {
+        assert!(refusal(filter).is_none(), "{filter}");
+    }
 }
 
 fn record() -> AccessRecord {
