@@ -144,12 +144,13 @@ fn extra(arguments: &Arguments) -> Result<Map<String, Value>, Fault> {
 
 async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<Report, Fault> {
     let opened = load.open(arguments.seed)?;
+    let patience = Duration::from_secs(arguments.request_timeout);
     let running = |error: overdraft_load::CalibrateError| {
         Fault::running(error.to_string()).hint("is the endpoint there, and is the model right?")
     };
     let model = match &arguments.model {
         Some(model) => model.clone(),
-        None => overdraft_load::first_model(&target).await.map_err(running)?,
+        None => overdraft_load::first_model(&target, patience).await.map_err(running)?,
     };
     let interface = match arguments.backend {
         Backend::OpenaiChat => Interface::Chat,
@@ -163,7 +164,7 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
             let why = format!("`--tokens-per-word {other}`: expected a number above zero");
             return Err(Fault::input(why));
         }
-        None => overdraft_load::calibrate(&target, &asking).await.map_err(running)?,
+        None => overdraft_load::calibrate(&target, &asking, patience).await.map_err(running)?,
     };
     let settings = settings(arguments, load, &asking);
     let plan = Plan {
@@ -178,7 +179,7 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
         warm_up: load.warm_up,
         concurrency_max: arguments.max_concurrency.map(|most| most.max(1)),
         session_header: arguments.session_header.clone(),
-        patience: Duration::from_secs(arguments.request_timeout),
+        patience,
     };
     let progress = Arc::new(Progress::default());
     let bar = bar(load);

@@ -1,5 +1,7 @@
 //! Streamed response: one request, and when each part of its answer came.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -9,6 +11,7 @@ use overdraft_units::Instant;
 use overdraft_wire::answer::{AnswerChunk, UsageTold};
 use overdraft_wire::sse::{Event, Splitter};
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use crate::pool::Pool;
 
@@ -99,8 +102,20 @@ impl Answer {
     }
 }
 
-/// Asks and reads an answer that comes whole.
+/// Asks and reads an answer that comes whole, and within `patience`: an endpoint that accepts and says nothing would
+/// else be waited for without end.
 pub(crate) async fn whole(
+    pool: &Pool,
+    request: Request<Full<Bytes>>,
+    patience: Duration,
+) -> Result<(StatusCode, Bytes), String> {
+    match timeout(patience, read_whole(pool, request)).await {
+        Ok(answered) => answered,
+        Err(_elapsed) => Err(format!("no whole answer within {patience:?}")),
+    }
+}
+
+async fn read_whole(
     pool: &Pool,
     request: Request<Full<Bytes>>,
 ) -> Result<(StatusCode, Bytes), String> {

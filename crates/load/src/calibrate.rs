@@ -4,6 +4,8 @@
 //! number of words give the tokens per word; the tokens of the chat template are equal in both and
 //! cancel out. They also show, before the load begins, whether the endpoint answers at all.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
@@ -51,14 +53,18 @@ struct Model {
     id: String,
 }
 
-/// Asks which words it takes for how many tokens.
+/// Asks which words it takes for how many tokens; each answer may take as long as `patience`.
 ///
 /// # Errors
 /// When it does not answer, refuses, or does not say how many tokens a prompt had.
-pub async fn calibrate(target: &Target, asking: &Asking) -> Result<Wording, CalibrateError> {
-    let pool = Pool::new(target.clone());
-    let less = prompt_tokens(&pool, asking, WORDS.0).await?;
-    let more = prompt_tokens(&pool, asking, WORDS.1).await?;
+pub async fn calibrate(
+    target: &Target,
+    asking: &Asking,
+    patience: Duration,
+) -> Result<Wording, CalibrateError> {
+    let endpoint = Endpoint { pool: Pool::new(target.clone()), patience };
+    let less = endpoint.prompt_tokens(asking, WORDS.0).await?;
+    let more = endpoint.prompt_tokens(asking, WORDS.1).await?;
     let words = u32::try_from(WORDS.1 - WORDS.0).unwrap_or(1);
     let tokens_per_word = f64::from(more.saturating_sub(less)) / f64::from(words);
     if !TOKENS_PER_WORD.contains(&tokens_per_word) {
@@ -67,45 +73,55 @@ pub async fn calibrate(target: &Target, asking: &Asking) -> Result<Wording, Cali
     Ok(Wording { tokens_per_word })
 }
 
-/// The first model that it lists.
+/// The first model that it lists, within `patience`.
 ///
 /// # Errors
 /// When it does not answer, refuses, or lists none.
-pub async fn first_model(target: &Target) -> Result<String, CalibrateError> {
-    let pool = Pool::new(target.clone());
-    let body = ask(&pool, Method::GET, "/models", Bytes::new()).await?;
+pub async fn first_model(target: &Target, patience: Duration) -> Result<String, CalibrateError> {
+    let endpoint = Endpoint { pool: Pool::new(target.clone()), patience };
+    let body = endpoint.ask(Method::GET, "/models", Bytes::new()).await?;
     let models: Models = serde_json::from_slice(&body)
         .map_err(|_| CalibrateError::Untold("its models (`GET /v1/models`)"))?;
     let first = models.data.into_iter().next();
     Ok(first.ok_or(CalibrateError::Untold("any model (`GET /v1/models`)"))?.id)
 }
 
-async fn prompt_tokens(pool: &Pool, asking: &Asking, count: u64) -> Result<u32, CalibrateError> {
-    let body = asking.whole(words(count, count), 1);
-    let answer = ask(pool, Method::POST, asking.interface.resource(), body).await?;
-    let told = AnswerChunk::parse(&answer)
-        .map_err(|_| CalibrateError::Untold("what it answers in JSON"))?;
-    let usage = told.usage.ok_or(CalibrateError::Untold("the tokens of a prompt (`usage`)"))?;
-    Ok(usage.prompt)
+/// An endpoint that is asked one thing after the other.
+struct Endpoint {
+    pool: Pool,
+    /// How long each answer may take.
+    patience: Duration,
 }
 
-async fn ask(
-    pool: &Pool,
-    method: Method,
-    resource: &str,
-    body: Bytes,
-) -> Result<Bytes, CalibrateError> {
-    let target = pool.target();
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = method;
-    *request.uri_mut() = uri(target, resource)?;
-    *request.headers_mut() = target.headers.clone();
-    let (status, body) = answer::whole(pool, request).await.map_err(CalibrateError::Unanswered)?;
-    if status != StatusCode::OK {
-        let message = answer::told(&body);
-        return Err(CalibrateError::Refused { status: status.as_u16(), message });
+impl Endpoint {
+    async fn prompt_tokens(&self, asking: &Asking, count: u64) -> Result<u32, CalibrateError> {
+        let body = asking.whole(words(count, count), 1);
+        let answer = self.ask(Method::POST, asking.interface.resource(), body).await?;
+        let told = AnswerChunk::parse(&answer)
+            .map_err(|_| CalibrateError::Untold("what it answers in JSON"))?;
+        let usage = told.usage.ok_or(CalibrateError::Untold("the tokens of a prompt (`usage`)"))?;
+        Ok(usage.prompt)
     }
-    Ok(body)
+
+    async fn ask(
+        &self,
+        method: Method,
+        resource: &str,
+        body: Bytes,
+    ) -> Result<Bytes, CalibrateError> {
+        let target = self.pool.target();
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri(target, resource)?;
+        *request.headers_mut() = target.headers.clone();
+        let answering = answer::whole(&self.pool, request, self.patience);
+        let (status, body) = answering.await.map_err(CalibrateError::Unanswered)?;
+        if status != StatusCode::OK {
+            let message = answer::told(&body);
+            return Err(CalibrateError::Refused { status: status.as_u16(), message });
+        }
+        Ok(body)
+    }
 }
 
 fn uri(target: &Target, resource: &str) -> Result<http::Uri, CalibrateError> {

@@ -312,14 +312,31 @@ async fn words_are_made_as_long_as_the_endpoint_counts_them() {
     let endpoint = Endpoint::start(PROMPT).await;
     let target = endpoint.target();
     let asking = plan(target.clone(), Loop::Open).asking;
-    let wording = timeout(PATIENCE, calibrate(&target, &asking)).await.unwrap().unwrap();
+    let wording = timeout(PATIENCE, calibrate(&target, &asking, PATIENCE)).await.unwrap().unwrap();
     assert!((wording.tokens_per_word - 3.0).abs() < 1e-9, "{wording:?}");
     let nowhere = Target::parse("http://127.0.0.1:1", &Trust::System).unwrap();
-    let error = timeout(PATIENCE, calibrate(&nowhere, &asking)).await.unwrap().unwrap_err();
+    let error =
+        timeout(PATIENCE, calibrate(&nowhere, &asking, PATIENCE)).await.unwrap().unwrap_err();
     assert!(
         error.to_string().starts_with("the endpoint does not answer: no connection"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn an_endpoint_that_accepts_and_says_nothing_is_given_up() {
+    // Its backlog takes the connections.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let target = Target::parse(&url, &Trust::System).unwrap();
+    let asking = plan(target.clone(), Loop::Open).asking;
+    let short = Duration::from_millis(50);
+    let model = timeout(PATIENCE, first_model(&target, short)).await.expect("it gives up");
+    let wording = timeout(PATIENCE, calibrate(&target, &asking, short)).await.expect("it gives up");
+    for error in [model.unwrap_err(), wording.unwrap_err()] {
+        let says = "the endpoint does not answer: no whole answer within 50ms";
+        assert_eq!(error.to_string(), says);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use tokio::time::MissedTickBehavior;
 
 use self::seats::Seats;
-use self::steps::{Endpoint, Extent, Step};
+use self::steps::{Endpoint, Extent, PATIENCE, Step};
 use crate::ask::{Address, Want, get};
 use crate::fault::Fault;
 
@@ -215,13 +215,14 @@ async fn endpoint(arguments: &Arguments) -> Result<Endpoint, Fault> {
     };
     let model = match &arguments.model {
         Some(model) => model.clone(),
-        None => overdraft_load::first_model(&target).await.map_err(running)?,
+        None => overdraft_load::first_model(&target, PATIENCE).await.map_err(running)?,
     };
     let mut extra = Map::new();
     extra.insert("ignore_eos".to_owned(), Value::Bool(true));
     let (interface, wording) = (Interface::Completions, Wording::default());
     let mut asking = Asking { interface, model, wording, extra };
-    asking.wording = overdraft_load::calibrate(&target, &asking).await.map_err(running)?;
+    let calibrated = overdraft_load::calibrate(&target, &asking, PATIENCE).await;
+    asking.wording = calibrated.map_err(running)?;
     let seed = arguments.seed.unwrap_or_else(overdraft_telemetry::unix_seconds);
     Ok(Endpoint { target, asking, seed })
 }

@@ -21,7 +21,7 @@ use crate::fault::Fault;
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_mins(10);
+pub(super) const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Tokens of an answer in a batch: enough that most steps have all of it.
 const ANSWER: u32 = 40;
