@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use overdraft_sim::report::{Cause, Fate};
 use overdraft_telemetry::Clock;
 use overdraft_units::Instant;
 use overdraft_wire::answer::{AnswerChunk, UsageTold};
@@ -36,11 +37,32 @@ pub(crate) struct Answer {
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
-    /// There is no room: 429 or 503.
-    Refused(String),
-    /// Anything else.
-    Failed(String),
+pub(crate) struct Wrong {
+    /// As reports count it.
+    pub(crate) cause: Cause,
+    /// As a person is told it.
+    pub(crate) why: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(cause: Cause, why: impl Into<String>) -> Self {
+        Self { cause, why: why.into() }
+    }
+
+    /// No connection came about, or one broke.
+    fn lost(why: impl Into<String>) -> Self {
+        Self::new(Cause::WorkerLost, why)
+    }
+
+    /// What came is an error, or no answer in this API's form.
+    fn error(why: impl std::fmt::Display) -> Self {
+        Self::new(Cause::ErrorAnswer, why.to_string())
+    }
+
+    /// How the request ended: refused where there was no room.
+    pub(crate) fn fate(&self) -> Fate {
+        if self.cause == Cause::TurnedAway { Fate::Refused } else { Fate::Failed }
+    }
 }
 
 /// Asks and reads the stream to its end.
@@ -49,8 +71,8 @@ pub(crate) async fn stream(
     request: Request<Full<Bytes>>,
     clock: Clock,
 ) -> Result<Answer, Wrong> {
-    let mut connection = pool.take().await.map_err(Wrong::Failed)?;
-    let broken = |error: hyper::Error| Wrong::Failed(format!("the answer broke off: {error}"));
+    let mut connection = pool.take().await.map_err(Wrong::lost)?;
+    let broken = |error: hyper::Error| Wrong::lost(format!("the answer broke off: {error}"));
     let response = connection.send_request(request).await.map_err(broken)?;
     let status = response.status();
     if status != StatusCode::OK {
@@ -68,13 +90,13 @@ pub(crate) async fn stream(
         let now = clock.now();
         splitter.push(bytes);
         loop {
-            let event = splitter.next_event().map_err(|error| Wrong::Failed(error.to_string()))?;
+            let event = splitter.next_event().map_err(Wrong::error)?;
             let Some(event) = event else { break };
             done |= answer.take(&event, now)?;
         }
     }
     if !done {
-        return Err(Wrong::Failed("the stream ended without `[DONE]`".to_owned()));
+        return Err(Wrong::lost("the stream ended without `[DONE]`"));
     }
     pool.give_back(connection);
     Ok(answer)
@@ -87,9 +109,9 @@ impl Answer {
             return Ok(true);
         }
         let Some(data) = event.data() else { return Ok(false) };
-        let chunk = AnswerChunk::parse(&data).map_err(|error| Wrong::Failed(error.to_string()))?;
+        let chunk = AnswerChunk::parse(&data).map_err(Wrong::error)?;
         if let Some(message) = chunk.error {
-            return Err(Wrong::Failed(message.chars().take(TOLD_MAX).collect()));
+            return Err(Wrong::error(message.chars().take(TOLD_MAX).collect::<String>()));
         }
         self.usage = chunk.usage.or(self.usage);
         for choice in chunk.choices.unwrap_or_default() {
@@ -133,8 +155,10 @@ async fn refusal(status: StatusCode, body: Incoming) -> Wrong {
     let text = body.map_or_else(|_| String::new(), |body| told(&body.to_bytes()));
     let why = format!("{status}: {text}");
     match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Wrong::Refused(why),
-        _ => Wrong::Failed(why),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            Wrong::new(Cause::TurnedAway, why)
+        }
+        _ => Wrong::error(why),
     }
 }
 

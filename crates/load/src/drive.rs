@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use overdraft_sim::report::{Belongs, Fate, Recorder, Sample};
+use overdraft_sim::report::{Belongs, Cause, Fate, Recorder, Sample};
 use overdraft_sim::workload::{Session, Sessions, Stage, Turn, WorkloadError};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros, Tokens};
@@ -262,7 +262,7 @@ impl Shared {
             Ok(answered) => answered,
             Err(_elapsed) => {
                 let patience = self.plan.patience;
-                Err(Wrong::Failed(format!("no whole answer within {patience:?}")))
+                Err(Wrong::new(Cause::TimedOut, format!("no whole answer within {patience:?}")))
             }
         };
         let sample = Sample {
@@ -293,16 +293,14 @@ impl Shared {
             Ok(answer) if !answer.pieces.is_empty() => answer,
             Ok(_) => {
                 self.progress.note("the answer has no text");
-                recorder.sample(Sample { fate: Fate::Failed, ..sample });
+                let cause = Some(Cause::ErrorAnswer);
+                recorder.sample(Sample { fate: Fate::Failed, cause, ..sample });
                 return None;
             }
             Err(wrong) => {
-                let (fate, why) = match &wrong {
-                    Wrong::Refused(why) => (Fate::Refused, why),
-                    Wrong::Failed(why) => (Fate::Failed, why),
-                };
-                self.progress.note(why);
-                recorder.sample(Sample { fate, ..sample });
+                self.progress.note(&wrong.why);
+                let (fate, cause) = (wrong.fate(), Some(wrong.cause));
+                recorder.sample(Sample { fate, cause, ..sample });
                 return None;
             }
         };

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use overdraft_sim::report::{Fate, Objectives, Recorder, Run, Sample, Summary};
+use overdraft_sim::report::{Cause, Fate, Objectives, Recorder, Run, Sample, Summary};
 use overdraft_sim::workload::{Arrivals, Pacing, Source, Wording};
 use overdraft_units::{Instant, Micros};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -305,6 +305,30 @@ async fn refusals_are_counted_apart_and_told() {
     assert!(recorder.samples().iter().all(|sample| sample.fate == Fate::Refused));
     let wrong = progress.wrong();
     assert_eq!(wrong, [("503 Service Unavailable: no room".to_owned(), 5)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_request_without_an_answer_says_why() {
+    let causes = async |plan: Plan| {
+        let (recorder, _) = send(plan, "unique:rate=200", so_many(3)).await;
+        assert_eq!(recorder.samples().len(), 3);
+        recorder.samples().iter().map(Sample::cause).collect::<Vec<_>>()
+    };
+    for (status, cause) in [
+        ("503 Service Unavailable", Cause::TurnedAway),
+        ("429 Too Many Requests", Cause::TurnedAway),
+        ("404 Not Found", Cause::ErrorAnswer),
+    ] {
+        let endpoint = Endpoint::start(Manner { status, ..PROMPT }).await;
+        let told = causes(plan(endpoint.target(), Loop::Open)).await;
+        assert_eq!(told, [Some(cause); 3], "{status}");
+    }
+    let endpoint = Endpoint::start(Manner { before: PATIENCE, ..PROMPT }).await;
+    let mut hasty = plan(endpoint.target(), Loop::Open);
+    hasty.patience = Duration::from_millis(50);
+    assert_eq!(causes(hasty).await, [Some(Cause::TimedOut); 3]);
+    let nowhere = Target::parse("http://127.0.0.1:1", &Trust::System).unwrap();
+    assert_eq!(causes(plan(nowhere, Loop::Open)).await, [Some(Cause::WorkerLost); 3]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,13 +24,17 @@ pub enum Cause {
     TurnedAway,
     /// Its worker died or could not be reached.
     WorkerLost,
+    /// No whole answer came in time.
+    TimedOut,
+    /// The endpoint answered with an error, or with what is no answer.
+    ErrorAnswer,
     /// Nobody says why.
     Untold,
 }
 
 impl Cause {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::QueueFull,
         Self::TenantQueueFull,
         Self::WaitedTooLong,
@@ -40,6 +44,8 @@ impl Cause {
         Self::WorkerQueueFull,
         Self::TurnedAway,
         Self::WorkerLost,
+        Self::TimedOut,
+        Self::ErrorAnswer,
         Self::Untold,
     ];
 
@@ -55,6 +61,8 @@ impl Cause {
             Self::WorkerQueueFull => "worker_queue_full",
             Self::TurnedAway => "turned_away",
             Self::WorkerLost => "worker_lost",
+            Self::TimedOut => "timed_out",
+            Self::ErrorAnswer => "error_answer",
             Self::Untold => "untold",
         }
     }
@@ -71,6 +79,8 @@ impl Cause {
             Self::WorkerQueueFull => "the worker's queue was full",
             Self::TurnedAway => "the worker turned it away",
             Self::WorkerLost => "the worker died or was out of reach",
+            Self::TimedOut => "no whole answer came in time",
+            Self::ErrorAnswer => "answered with an error",
             Self::Untold => "for a reason that is not told",
         }
     }
