@@ -30,6 +30,7 @@ mod scaling;
 mod simulated;
 mod simulating;
 mod supervising;
+mod tailing;
 mod tuning;
 mod what_if;
 mod write_ups;

@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a line at most; what is longer is no access line.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Requests that one look asks for.
+/// Requests of a page: as many as a gateway lists at most.
 const ROWS: usize = 1_000;
 
 /// Times that a gateway may fail to answer in a row.
@@ -88,7 +88,8 @@ fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// Hands each request that has ended to `take`: those still known first, then those that end from now on.
+/// Hands each request that has ended to `take`: those still known first, then those that end from now on. What the
+/// gateway forgot before it was asked for is told as missed.
 ///
 /// # Errors
 /// Says why the gateway cannot be asked.
@@ -97,13 +98,15 @@ pub(super) async fn follow_views(
     once: bool,
     mut take: impl FnMut(&Value) -> io::Result<Reader>,
 ) -> Result<(), String> {
-    let mut query = format!("requests?limit={ROWS}");
+    let mut after: Option<u64> = None;
     let mut failures = 0;
     loop {
+        let from = after.unwrap_or(0);
+        let query = format!("requests?limit={ROWS}&order=oldest&after={from}");
         let view: Value = match client.view(&query).await {
             Ok(view) => view,
             // A gateway that restarts is back in a moment; one that never answered is not there.
-            Err(_) if query.contains("after") && failures < FAILURES_MAX => {
+            Err(_) if after.is_some() && failures < FAILURES_MAX => {
                 failures += 1;
                 tokio::time::sleep(INTERVAL).await;
                 continue;
@@ -111,17 +114,39 @@ pub(super) async fn follow_views(
             Err(error) => return Err(error),
         };
         failures = 0;
-        // The newest come first.
-        for row in view["rows"].as_array().into_iter().flatten().rev() {
+        let next = view["next"].as_u64().ok_or("the answer is no view of requests")?;
+        if next < from {
+            // Another process answers now, and counts from 0.
+            after = Some(0);
+            continue;
+        }
+        let rows = view["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let first = rows.first().and_then(|row| row["number"].as_u64());
+        if let (Some(after), Some(first)) = (after, first) {
+            tell_missed(first.saturating_sub(after));
+        }
+        for row in rows {
             if take(row).map_err(|error| error.to_string())? == Reader::Gone {
                 return Ok(());
             }
         }
-        if once {
+        after = Some(next);
+        let is_last_page = view["left_out"].as_u64().unwrap_or(0) == 0;
+        if is_last_page && once {
             return Ok(());
         }
-        let next = view["next"].as_u64().ok_or("the answer is no view of requests")?;
-        query = format!("requests?limit={ROWS}&after={next}");
-        tokio::time::sleep(INTERVAL).await;
+        if is_last_page {
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "what is not printed is for the person at the terminal")]
+fn tell_missed(count: u64) {
+    if 0 < count {
+        eprintln!(
+            "warning: {count} requests ended and were forgotten before they could be asked for; raise \
+             `dashboard.requests` of the gateway"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Recent requests, the newest first, and those under way.
+/// Recent requests, the newest first unless another order was asked for, and those under way.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RequestsView {
     /// When this was so, in milliseconds since 1970.
@@ -11,9 +11,9 @@ pub struct RequestsView {
     pub live: Vec<LiveRow>,
     /// How many there are, listed or not.
     pub live_count: usize,
-    /// Requests that have ended, the newest first.
+    /// Requests that have ended, in the order that was asked for.
     pub rows: Vec<RequestRow>,
-    /// Ask with `after` of this for those that end later.
+    /// Ask with `after` of this for those that end later; of the oldest first, for those of the next page.
     pub next: u64,
     /// Requests that match and are not listed here.
     pub left_out: u64,

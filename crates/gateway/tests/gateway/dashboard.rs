@@ -158,6 +158,32 @@ async fn a_name_of_a_megabyte_is_refused_and_kept_nowhere() {
 }
 
 #[tokio::test]
+async fn the_log_can_be_read_page_by_page_from_the_oldest() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let body = chat("").replace(&format!("\"{MODEL}\""), "\"no-such\"");
+    for number in 0..3 {
+        let mut client = gateway.client().await;
+        client.post_with(CHAT, &format!("x-request-id: r-{number}\r\n"), &body).await;
+        assert_eq!(client.whole().await.0.status, 404);
+    }
+    let page = async |query: &str| {
+        let page = view(&gateway, &format!("requests?limit=2&{query}")).await;
+        let ids: Vec<String> = page["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect();
+        (ids.join(" "), page["left_out"].as_u64().unwrap(), page["next"].as_u64().unwrap())
+    };
+    assert_eq!(page("order=oldest").await, ("r-0 r-1".to_owned(), 1, 2));
+    assert_eq!(page("order=oldest&after=2").await, ("r-2".to_owned(), 0, 3));
+    assert_eq!(page("order=oldest&after=3").await, (String::new(), 0, 3));
+    assert_eq!(page("order=newest").await, ("r-2 r-1".to_owned(), 1, 3));
+}
+
+#[tokio::test]
 async fn every_view_answers_an_idle_gateway() {
     let mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;

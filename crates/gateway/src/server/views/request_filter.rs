@@ -27,6 +27,16 @@ enum Outcome {
     Left,
 }
 
+/// Which requests a view lists where not all have room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The newest, the newest first.
+    #[default]
+    Newest,
+    /// The oldest, the oldest first, so that one page follows on the other.
+    Oldest,
+}
+
 /// What of the log is asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestFilter {
@@ -48,6 +58,7 @@ pub(super) struct RequestFilter {
     slower_ms: Option<u64>,
     /// Those with this number or a later one.
     pub(super) after: Option<u64>,
+    pub(super) order: Order,
     limit: Option<usize>,
 }
 
@@ -74,6 +85,7 @@ impl RequestFilter {
                 "to" => filter.to_ms = Some(number(name, &value)?),
                 "slower" => filter.slower_ms = Some(number(name, &value)?),
                 "after" => filter.after = Some(number(name, &value)?),
+                "order" => filter.order = order(&value)?,
                 "limit" => {
                     let limit = usize::try_from(number(name, &value)?).unwrap_or(usize::MAX);
                     filter.limit = Some(limit);
@@ -81,7 +93,7 @@ impl RequestFilter {
                 _ => {
                     let why = format!(
                         "`{name}` is no filter; expected worker, failed_at, tenant, model, end, id, outcome, from, \
-                         to, slower, after or limit"
+                         to, slower, after, order or limit"
                     );
                     return Err(ApiError::invalid(name, why));
                 }
@@ -127,6 +139,17 @@ fn is_for(logged: &Logged, model: &str) -> bool {
 fn number(name: &str, value: &str) -> Result<u64, ApiError> {
     let why = || ApiError::invalid(name, format!("`{value}` is no number; expected a whole one"));
     value.parse().map_err(|_| why())
+}
+
+fn order(value: &str) -> Result<Order, ApiError> {
+    match value {
+        "newest" => Ok(Order::Newest),
+        "oldest" => Ok(Order::Oldest),
+        _ => {
+            let why = format!("`{value}` is no order; expected newest or oldest");
+            Err(ApiError::invalid("order", why))
+        }
+    }
 }
 
 fn outcome(value: &str) -> Result<Outcome, ApiError> {
@@ -217,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_is_no_filter_is_refused() {
-        for query in ["wrker=a", "limit=x", "outcome=good"] {
+        for query in ["wrker=a", "limit=x", "outcome=good", "order=best"] {
             assert_eq!(RequestFilter::of_query(query).unwrap_err().status(), 400, "{query}");
         }
     }

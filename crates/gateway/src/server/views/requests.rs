@@ -1,5 +1,7 @@
 //! Requests view: the log of requests as page and terminal show it.
 
+use std::sync::Arc;
+
 use overdraft_core::route::{Cost, DecidedBy, PrefixFate};
 use overdraft_dash::views::{
     Candidate, CostParts, Decision, LiveRow, RequestDetail, RequestRow, RequestsView, Saturation,
@@ -8,7 +10,7 @@ use overdraft_telemetry::Phase;
 use overdraft_units::{Instant, Tokens};
 
 use super::ms;
-use super::request_filter::RequestFilter;
+use super::request_filter::{Order, RequestFilter};
 use crate::dispatch::{CandidateNote, DecisionNote};
 use crate::pipeline::request_log::{Live, Logged};
 use crate::server::Gateway;
@@ -22,8 +24,12 @@ pub(super) fn view(gateway: &Gateway, filter: &RequestFilter) -> RequestsView {
     let log = &gateway.pipeline.log;
     let now = gateway.dispatcher.clock.now();
     let (logged, next) = log.since(filter.after.unwrap_or(0));
-    let (mut rows, mut left_out) = (Vec::new(), 0);
-    for (number, one) in (0..next).rev().zip(&logged) {
+    let mut numbered: Vec<(u64, &Arc<Logged>)> = (0..next).rev().zip(&logged).collect();
+    if filter.order == Order::Oldest {
+        numbered.reverse();
+    }
+    let (mut rows, mut left_out) = (Vec::<RequestRow>::new(), 0);
+    for (number, one) in numbered {
         if !filter.takes(one) {
             continue;
         }
@@ -33,6 +39,11 @@ pub(super) fn view(gateway: &Gateway, filter: &RequestFilter) -> RequestsView {
             left_out += 1;
         }
     }
+    let next = match rows.last() {
+        // The next page begins behind this one.
+        Some(last) if filter.order == Order::Oldest && 0 < left_out => last.number + 1,
+        _ => next,
+    };
     let (live, live_count) = log.live(LIVE_MAX);
     RequestsView {
         at_ms: now_ms(),

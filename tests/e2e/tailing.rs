@@ -1,0 +1,27 @@
+//! `overdraft tail`: every request of a running gateway.
+
+use serde_json::json;
+
+use crate::harness::{Server, until};
+use crate::load::said;
+
+/// More than a gateway lists at once.
+const REQUESTS: usize = 1_500;
+
+#[test]
+fn tail_prints_all_that_the_gateway_still_knows() {
+    let worker = Server::worker(&["--backend", "echo"]);
+    let gateway = Server::serve(&["--worker", &format!("http://{}", worker.address)]);
+    until("the worker is up", || gateway.ask("GET", "/healthz", "").status == 200);
+    let url = format!("http://{}", gateway.address);
+    let before = said(&["tail", &url, "--once"]).lines().count();
+    // No worker has to compute anything.
+    let body = json!({"model": "no-such", "messages": [{"role": "user", "content": "x"}]});
+    let body = body.to_string();
+    for _ in 0..REQUESTS {
+        assert_eq!(gateway.ask("POST", "/v1/chat/completions", &body).status, 404);
+    }
+    let printed = || said(&["tail", &url, "--once", "--where", "status = 404"]).lines().count();
+    assert_eq!(before, 0);
+    until("all of them are printed", || printed() == REQUESTS);
+}
