@@ -21,10 +21,14 @@ impl Supervised {
 
     /// Asks it to end and waits until it has.
     fn end(&mut self) -> ExitStatus {
+        self.end_by("TERM")
+    }
+
+    fn end_by(&mut self, signal: &str) -> ExitStatus {
         if let Some(status) = self.ended {
             return status;
         }
-        self.server.signal("TERM");
+        self.server.signal(signal);
         *self.ended.insert(self.server.ended())
     }
 
@@ -87,6 +91,22 @@ fn a_child_that_dies_or_is_told_to_is_started_again_and_ends_with_its_supervisor
     let third = supervised.pid().expect("it runs");
     assert!(supervised.end().success());
     assert!(!lives(third), "the child ended with its supervisor");
+}
+
+#[test]
+fn a_child_ends_with_its_supervisor_whose_terminal_hangs_up() {
+    // Under `nohup` hang-ups are ignored, here as there.
+    let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let hangup = if ignored.is_some_and(|mask| mask & 1 == 1) { "INT" } else { "HUP" };
+    for signal in [hangup, "QUIT"] {
+        let mut supervised = Supervised::start(&["--", "sleep", "1000"]);
+        until("it runs", || supervised.pid().is_some());
+        let child = supervised.pid().expect("it runs");
+        assert!(supervised.end_by(signal).success(), "{signal}");
+        assert!(!lives(child), "{signal}: the child goes on without its supervisor");
+    }
 }
 
 #[test]

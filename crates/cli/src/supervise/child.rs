@@ -3,9 +3,11 @@
 //! The child leads a process group of its own, so that its descendants can be ended with it: an
 //! orphan that holds the device's memory keeps the next child from starting.
 
+use std::future::poll_fn;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use overdraft_core::restart::{Backoff, Restarts};
@@ -67,30 +69,41 @@ enum Next {
     Stop,
 }
 
-/// SIGTERM and interrupt.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
+/// What asks a supervisor to end: SIGTERM, interrupt, quit, and the hang-up of its terminal. The command leads a process
+/// group of its own, so no terminal tells it: who ended without it would leave it running, with the device's memory.
+struct Signals(Vec<tokio::signal::unix::Signal>);
 
 impl Signals {
     fn watch() -> Result<Self, Fault> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| Fault::running(format!("signals cannot be watched: {error}")))
-        };
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
+        let hangup = (!ignores_hangups(&status())).then(SignalKind::hangup);
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::quit()];
+        let listened: std::io::Result<Vec<_>> =
+            kinds.into_iter().chain(hangup).map(signal).collect();
+        listened
+            .map(Self)
+            .map_err(|error| Fault::running(format!("signals cannot be watched: {error}")))
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
+        poll_fn(|cx| {
+            let comes = self.0.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+            if comes { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
+}
+
+/// What the system says of this process; empty where it says nothing.
+fn status() -> String {
+    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+/// Whether the process was started to outlive its terminal, as `nohup` does it: hang-ups, the first of all signals, are
+/// ignored.
+fn ignores_hangups(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 impl Engine {
@@ -232,5 +245,17 @@ fn tell(status: std::io::Result<ExitStatus>, pause: Duration) {
     match status {
         Ok(status) => tracing::error!(%status, ?pause, "the command died"),
         Err(error) => tracing::error!(%error, ?pause, "the command cannot be waited for"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hang_ups_that_were_ignored_from_the_start_stay_so() {
+        assert!(ignores_hangups("Name:\tsh\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"));
+        assert!(!ignores_hangups("SigIgn:\t0000000000001000\nSigCgt:\t1\n"));
+        assert!(!ignores_hangups(""));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The child gets the allocator and NCCL environment that long-running engines want, is started
 //! again when it dies, with growing pauses, and on demand: `POST /restart` on a small HTTP face is
-//! what the gateway's fragmentation watch calls. A SIGTERM is passed on and waited for.
+//! what the gateway's fragmentation watch calls. A SIGTERM, an interrupt, a quit or a hang-up ends the child, which is
+//! waited for.
 
 mod advice;
 mod child;
