@@ -32,6 +32,7 @@ mod plain_text;
 mod pool_options;
 mod ready;
 mod reload;
+mod remote_workers;
 mod report_options;
 mod runtime;
 mod serve;

@@ -21,6 +21,7 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::listen_options::{ListenOptions, address, bind};
 use crate::log_options::LogOptions;
+use crate::remote_workers::RemoteOptions;
 use crate::service_manager::{self, State};
 use crate::speculation_options::SpeculationOptions;
 use crate::{open_files, parity, ready, reload, settings, signals};
@@ -33,13 +34,8 @@ pub(crate) struct Arguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     listen: ListenOptions,
-    /// A worker that runs elsewhere, as `http://host:port`, instead of the file's; may be given
-    /// several times
-    #[arg(long, value_name = "URL")]
-    worker: Vec<String>,
-    /// A remote worker of the draft pool, instead of the file's; may be given several times
-    #[arg(long, value_name = "URL")]
-    draft_worker: Vec<String>,
+    #[command(flatten)]
+    remote: RemoteOptions,
     /// A GGUF file for the embedded target worker, instead of the demo model
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -98,11 +94,9 @@ impl Found {
 
 /// How a configuration becomes settings, the first time and after every change of it.
 struct Settle {
-    /// Whether the command line names the workers that run elsewhere.
-    named: bool,
-    /// Those that run elsewhere, as they were at the start, then the embedded ones.
-    workers: Vec<WorkerSettings>,
-    remote: usize,
+    /// Workers elsewhere that the command line names.
+    remote: RemoteOptions,
+    embedded: Vec<WorkerSettings>,
     policy: Option<Policy>,
     /// How long streams may go on at the end, where a flag says it.
     drain: Option<Duration>,
@@ -142,9 +136,8 @@ impl Settle {
     }
 
     fn settings(&self, config: &Config) -> GatewaySettings {
-        let (remote, embedded) = self.workers.split_at(self.remote);
-        let elsewhere = if self.named { remote.to_vec() } else { settings::workers(config) };
-        let workers = elsewhere.into_iter().chain(embedded.iter().cloned()).collect();
+        let mut workers = self.remote.beside(config);
+        workers.extend_from_slice(&self.embedded);
         let mut settings = settings::gateway(config, workers);
         settings.listen.drain = self.drain.unwrap_or(settings.listen.drain);
         // A client's, the gateway's to the worker, and the worker's own where that runs here.
@@ -199,14 +192,13 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let mut embedded = JoinSet::new();
     // The embedded workers outlive the gateway's drain: its last streams come from them.
     let (release, released) = tokio::sync::watch::channel(false);
-    let remote = remote(&arguments, &config);
+    let remote = arguments.remote.beside(&config);
     let remote_count = remote.len();
     let fleet = fleet(&arguments, remote, &config, clock, &mut embedded, &released).await?;
     refuse_mismatches(&config, &fleet.workers).await?;
     let settle = Settle {
-        named: !(arguments.worker.is_empty() && arguments.draft_worker.is_empty()),
-        workers: fleet.workers.clone(),
-        remote: remote_count,
+        remote: arguments.remote.clone(),
+        embedded: fleet.workers.iter().skip(remote_count).cloned().collect(),
         policy: arguments.policy,
         drain: arguments.shutdown_timeout.map(Duration::from_secs),
         names_prefixes: arguments.log_prefixes,
@@ -246,8 +238,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
 impl Arguments {
     /// What the configuration file says, if one is named, and the environment.
     fn read(&self) -> Result<(Loader, Loaded), Fault> {
-        let named = !(self.worker.is_empty() && self.draft_worker.is_empty());
-        let elsewhere = named || self.model.is_some() || self.draft.is_some();
+        let elsewhere = self.remote.is_given() || self.model.is_some() || self.draft.is_some();
         let workers =
             if elsewhere { WorkerSource::Elsewhere } else { WorkerSource::FileOrEmbedded };
         let loader = self.config.as_ref().map_or_else(Loader::of_environment, Loader::new);
@@ -317,23 +308,6 @@ impl Places {
             eprintln!("{said}");
         }
     }
-}
-
-/// The workers that run elsewhere: those named on the command line, or else the file's.
-fn remote(arguments: &Arguments, config: &Config) -> Vec<WorkerSettings> {
-    let mut workers: Vec<WorkerSettings> = Vec::new();
-    let named = [(&arguments.worker, Pool::Target), (&arguments.draft_worker, Pool::Draft)];
-    for (urls, pool) in named {
-        workers.extend(urls.iter().map(|url| {
-            let mut worker = WorkerSettings::new(url.clone());
-            worker.pool = pool;
-            worker
-        }));
-    }
-    if workers.is_empty() {
-        workers = settings::workers(config);
-    }
-    workers
 }
 
 /// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
