@@ -89,7 +89,8 @@ fn a_key_is_printed_once_and_kept_by_its_hash_in_a_file_of_its_owner() {
     let key = folder.made(&["--tenant", "acme", "--name", "ci", "--expires", "90d"]);
     let mode = std::fs::metadata(folder.file()).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let other = folder.made(&["--tenant", "acme", "--models", "llama,embed", "--priority", "flex"]);
+    let other =
+        folder.made(&["--tenant", "acme", "--models", "llama, embed", "--priority", "flex"]);
     assert_ne!(key, other);
     let [first, second] = &folder.listed()[..] else { panic!("there are two") };
     assert_eq!((&first["tenant"], &first["name"]), (&"acme".into(), &"ci".into()));
@@ -129,9 +130,10 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
     folder.made(&["--tenant", "acme", "--name", "ci"]);
     folder.made(&["--tenant", "bolt", "--name", "ci"]);
     let text = folder.text();
-    let cases: [(&str, &[&str], &str); 5] = [
+    let cases: [(&str, &[&str], &str); 6] = [
         ("new", &["--tenant", "acme", "--expires", "soon"], "`soon` is no end of a key"),
         ("new", &["--tenant", "acme", "--expires", "2001-01-01T00:00:00Z"], "is over"),
+        ("new", &["--tenant", "acme", "--models", "llama,,embed"], "between the commas"),
         ("new", &["--tenant", "other"], "is what tenants without a name are called"),
         ("revoke", &["ci"], "`ci` means 2 keys"),
         ("revoke", &["nobody"], "no key is `nobody`"),

@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SPAN|TIME")]
     expires: Option<String>,
     /// The models or aliases that it may ask for, with commas between; without it all
-    #[arg(long, value_name = "MODELS", value_delimiter = ',')]
+    #[arg(long, value_name = "MODELS", value_delimiter = ',', value_parser = model)]
     models: Vec<String>,
     /// The priority of its requests that do not say
     #[arg(long, value_name = "PRIORITY", value_parser = priorities())]
@@ -60,6 +60,17 @@ fn priorities() -> impl TypedValueParser<Value = Priority> {
         let is_named = |priority: &Priority| priority.name() == name;
         ALL.into_iter().find(is_named).expect("the parser lets only names of priorities through")
     })
+}
+
+/// A model between commas; blanks beside them are not meant.
+///
+/// # Errors
+/// Where nothing stands there.
+pub(super) fn model(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("no model stands between the commas; expected as in `llama,embed`".to_owned()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// Draws, writes, prints.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use overdraft_config::Key;
 
-use super::{life, list, revoke, secret};
+use super::{life, list, new, revoke, secret};
 
 #[test]
 fn a_key_has_256_bits_and_a_checksum_that_sees_every_slip() {
@@ -45,6 +45,13 @@ fn an_end_is_a_span_from_now_or_a_point_in_time() {
         let said = end(text).unwrap_err();
         assert!(said.contains(part) && said.contains(text), "{text}: {said}");
     }
+}
+
+#[test]
+fn blanks_beside_the_commas_are_no_part_of_a_model() {
+    assert_eq!(new::model(" embed").as_deref(), Ok("embed"));
+    assert_eq!(new::model("a b ").as_deref(), Ok("a b"));
+    assert!(new::model(" ").unwrap_err().contains("no model stands between the commas"));
 }
 
 fn keys() -> Vec<Key> {

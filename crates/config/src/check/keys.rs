@@ -68,12 +68,24 @@ fn each(keys: &[Key], seen: &mut Seen, findings: &mut Findings<'_>) {
         priority(key, index, findings);
         budgets(key, index, findings);
         deadline(key, index, findings);
+        for (place, model) in key.models.iter().flatten().enumerate() {
+            if !is_name(model) {
+                let path = path!["keys", index, "models", place];
+                let message = format!("`{}` is not a model's name", model.escape_debug());
+                findings.value(&path, message, "expected one without blanks at its ends");
+            }
+        }
         if key.models.as_ref().is_some_and(Vec::is_empty) {
             let path = path!["keys", index, "models"];
             let message = format!("`keys[{index}].models` is empty, which refuses everything");
             findings.value(&path, message, "expected a model; leave it out to allow all");
         }
     }
+}
+
+/// Whether a model may be called so: a blank beside a comma would make another name, which nobody serves.
+fn is_name(model: &str) -> bool {
+    !model.is_empty() && model.trim() == model
 }
 
 /// The keys and tenants that have been met.
@@ -217,7 +229,7 @@ fn models(config: &Config, key: &Key, index: usize, findings: &mut Findings<'_>)
     served.extend(config.models.values().flat_map(|own| own.aliases.iter().map(String::as_str)));
     served.extend(config.cascades.keys().map(String::as_str));
     for (place, model) in models.iter().enumerate() {
-        if !served.contains(&model.as_str()) {
+        if is_name(model) && !served.contains(&model.as_str()) {
             let meant = did_you_mean(model, &served);
             let message = format!("no worker serves the model `{model}`{meant}");
             let path = path!["keys", index, "models", place];

@@ -271,6 +271,33 @@ bad.yaml:5:24: `keys[0].tokens_per_minute` is `10k`
 }
 
 #[test]
+fn models_whose_names_are_empty_or_have_blanks_around_them() {
+    check(
+        "bad.yaml",
+        "workers: [{url: 'http://10.0.0.5:8000', model: llama}]
+keys:
+  - tenant: acme
+    key: sk-1
+    models: [llama, ' llama', '']
+",
+        &[],
+        "
+bad.yaml:5:21: ` llama` is not a model's name
+  |
+5 |     models: [llama, ' llama', '']
+  |                     ^^^^^^^^
+  = expected one without blanks at its ends
+
+bad.yaml:5:31: `` is not a model's name
+  |
+5 |     models: [llama, ' llama', '']
+  |                               ^^
+  = expected one without blanks at its ends
+",
+    );
+}
+
+#[test]
 fn models_that_a_key_cannot_have() {
     check(
         "bad.yaml",
