@@ -89,6 +89,25 @@ fn an_address_that_is_taken() {
 }
 
 #[test]
+fn a_cache_that_holds_nothing_or_too_little() {
+    for flag in ["--num-gpu-blocks-override", "--kv-cache-memory-bytes"] {
+        let out = Command::new(binary())
+            .args(["serve", "--listen", "127.0.0.1:0", flag, "0"])
+            .output()
+            .expect("the binary starts");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("`{flag} 0` would hold nothing")), "{said}");
+    }
+    let file = root().join("models/overdraft-draft.q8_0.gguf");
+    let file = file.to_str().expect("a path in UTF-8");
+    let worker = Server::worker(&["--model", file, "--kv-cache-memory-bytes", "1"]);
+    let log = worker.log();
+    assert!(log.contains("the cache has room for 16 tokens"), "{log}");
+    assert!(log.contains("`--kv-cache-memory-bytes "), "{log}");
+}
+
+#[test]
 fn a_level_of_the_log_that_is_none() {
     let out = Command::new(binary())
         .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "ingo"])

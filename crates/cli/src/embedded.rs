@@ -29,7 +29,7 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::simulated::{Mortal, Simulated};
 use crate::speculation_options::Guessing;
-use crate::{kv_event_options, kv_share_options};
+use crate::{kv_event_options, kv_room, kv_share_options};
 
 /// The larger demo model, 8-bit.
 static TARGET: &[u8] = include_bytes!("../../../models/overdraft-target.q8_0.gguf");
@@ -132,14 +132,14 @@ pub(crate) async fn open(
     let (asked, model) = (options.clone(), options.model()?);
     let settings = options.engine(clock, &source);
     let spinner = spinner(&source);
-    let drafter = face.drafter.clone();
-    let shares = face.kv_share.is_some();
+    let (drafter, shares) = (face.drafter.clone(), face.kv_share.is_some());
     let opening = tokio::task::spawn_blocking(move || {
         let model = match &drafter {
             Some(drafter) => beside(drafter, &source, model)?,
             None => model,
         };
         let opened = open_source(&source, &asked, &model, clock)?;
+        tell_small(&source, &opened, &model);
         let draft = drafter.map(|drafter| open_drafter(drafter, &opened, &asked, &model, clock));
         let layout = opened.backend.block_layout();
         let blocks = shares.then(|| kv_share_options::model(&source, layout.as_ref()));
@@ -224,6 +224,16 @@ fn open_source(
         Source::File(path) => file(path, model),
         Source::Echo => echo_of(options),
         Source::Simulated(simulated) => simulation(simulated, options, clock),
+    }
+}
+
+/// Warns of a cache in which no request of full length has room.
+fn tell_small(source: &Source, opened: &Opened, model: &ModelSettings) {
+    // Its blocks could be made, so how large they are can be told.
+    let block_bytes =
+        || source.block_bytes(model).map_or(0, |own| own.saturating_add(model.draft_block_bytes));
+    if let Some(wrong) = kv_room::too_small(opened.backend.shape(), block_bytes) {
+        tracing::warn!(model = source.name(), "{wrong}");
     }
 }
 

@@ -53,6 +53,9 @@ impl EngineOptions {
     /// # Errors
     /// A value out of its range.
     pub(crate) fn model(&self) -> Result<ModelSettings, Fault> {
+        let blocks = self.num_gpu_blocks_override.map(u64::from);
+        some("--num-gpu-blocks-override", blocks, "hold nothing")?;
+        some("--kv-cache-memory-bytes", self.kv_cache_memory_bytes, "hold nothing")?;
         let kv = match (self.num_gpu_blocks_override, self.kv_cache_memory_bytes) {
             (Some(blocks), _) => KvBudget::Blocks(Blocks::new(blocks)),
             (None, Some(bytes)) => KvBudget::Bytes(bytes),
@@ -115,5 +118,13 @@ impl EngineOptions {
         settings.waiting_max = self.max_num_queued_reqs;
         settings.context = self.max_model_len.map(Tokens::new);
         settings
+    }
+}
+
+/// Refuses a flag of which there would be none.
+fn some(flag: &str, count: Option<u64>, none: &str) -> Result<(), Fault> {
+    match count {
+        Some(0) => Err(Fault::input(format!("`{flag} 0` would {none}; expected 1 or more"))),
+        _ => Ok(()),
     }
 }

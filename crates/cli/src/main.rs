@@ -21,6 +21,7 @@ mod fault;
 mod install_files;
 mod keys;
 mod kv_event_options;
+mod kv_room;
 mod kv_share_options;
 mod listen_options;
 mod log_options;
