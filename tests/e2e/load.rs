@@ -40,6 +40,20 @@ fn gateway() -> (Server, Server) {
 }
 
 #[test]
+fn flags_that_would_change_nothing_or_something_else_are_refused() {
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    let before = [&serve[..], &["--worker", "http://127.0.0.1:1"]].concat();
+    let nothing = "would change nothing: all workers run elsewhere";
+    for flags in [["--threads", "4"], ["--block-size", "32"], ["--speculation-policy", "off"]] {
+        refuses(2, &[&before[..], &flags].concat(), &[flags[0], nothing]);
+    }
+    let depth = ["--num-speculative-tokens", "4"];
+    refuses(2, &[&serve[..], &depth].concat(), &["`--num-speculative-tokens 4`", "nobody guesses"]);
+    refuses(2, &["bench", "--max-concurrency", "0"], &["--max-concurrency", "'0'", "1.."]);
+    refuses(2, &["bench", "--users", "20000"], &["`--users 20000`: expected 1 to 16384"]);
+}
+
+#[test]
 fn a_load_on_the_gateway_is_answered_and_told() {
     let (gateway, worker) = gateway();
     let url = format!("http://{}", gateway.address);

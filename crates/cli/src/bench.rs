@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use indicatif::{ProgressBar, ProgressStyle};
-use overdraft_load::{Asking, Interface, Loop, Plan, Progress, Target, Trust};
+use overdraft_load::{Asking, FLYING_MAX, Interface, Loop, Plan, Progress, Target, Trust};
 use overdraft_sim::report::{Origin, Report, Run};
 use overdraft_sim::workload::{Wording, catalogue};
 use serde_json::{Map, Value};
@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "openai-chat", value_name = "WHICH")]
     backend: Backend,
     /// Requests under way at most; a request that waits for this counts from when it was due
-    #[arg(long, value_name = "COUNT")]
-    max_concurrency: Option<usize>,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    max_concurrency: Option<u32>,
     /// Seed of lengths, arrivals and texts
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     seed: u64,
@@ -104,11 +104,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     }
     arguments.report.check()?;
     let load = arguments.workload.load()?;
+    check_users(&load)?;
     let target = target(arguments)?;
     let report = crate::runtime::runtime()?.block_on(measure(arguments, &load, target))?;
     load.check_asked(&report)?;
     arguments.report.tell(&report)?;
     check_answered(&report.runs)
+}
+
+/// Refuses more users than have room, rather than send fewer than the report would say.
+fn check_users(load: &Load) -> Result<(), Fault> {
+    match load.users {
+        Some(users) if FLYING_MAX < usize::try_from(users).unwrap_or(usize::MAX) => {
+            let why = format!("`--users {users}`: expected 1 to {FLYING_MAX}");
+            Err(Fault::input(why).hint("start `overdraft bench` several times for more"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn target(arguments: &Arguments) -> Result<Target, Fault> {
@@ -177,7 +189,7 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
             refused_wait: load.refused_wait,
         }),
         warm_up: load.warm_up,
-        concurrency_max: arguments.max_concurrency.map(|most| most.max(1)),
+        concurrency_max: arguments.max_concurrency.and_then(|most| usize::try_from(most).ok()),
         session_header: arguments.session_header.clone(),
         patience,
     };

@@ -183,6 +183,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     config.tls = arguments.listen.tls(&config);
     let flags = arguments.speculation.clone();
     arguments.speculation = flags.or(&config.speculation)?;
+    flags.check(&arguments.speculation)?;
     let listeners = arguments.listen.open(&config).await?;
     let is_json = arguments.log.is_json();
     let places = Places::of(&listeners, &config)?;
@@ -195,6 +196,9 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let remote = arguments.remote.beside(&config);
     let remote_count = remote.len();
     let fleet = fleet(&arguments, remote, &config, clock, &mut embedded, &released).await?;
+    if fleet.engines.is_empty() {
+        refuse_unused(&arguments.engine, &flags)?;
+    }
     refuse_mismatches(&config, &fleet.workers).await?;
     let settle = Settle {
         remote: arguments.remote.clone(),
@@ -389,6 +393,13 @@ fn spawn(
 
 fn url(listener: &TcpListener) -> Result<String, Fault> {
     Ok(format!("http://{}", address(listener)?))
+}
+
+/// Refuses what says how an engine computes, where none is in this process.
+fn refuse_unused(engine: &EngineOptions, speculation: &SpeculationOptions) -> Result<(), Fault> {
+    let Some(flag) = engine.given().chain(speculation.given()).next() else { return Ok(()) };
+    let why = format!("{flag} would change nothing: all workers run elsewhere");
+    Err(Fault::input(why).hint("give it to the workers, or embed a model with `--model`"))
 }
 
 /// Refuses cascades whose models make different tokens, as far as that can be told before anybody asks.

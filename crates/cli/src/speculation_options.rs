@@ -62,6 +62,27 @@ impl SpeculationOptions {
         })
     }
 
+    /// Those that were given.
+    pub(crate) fn given(&self) -> impl Iterator<Item = String> {
+        let policy = self.speculation_policy.as_ref();
+        let policy = policy.map(|policy| format!("`--speculation-policy {policy}`"));
+        let depth = self.num_speculative_tokens;
+        policy.into_iter().chain(depth.map(|depth| format!("`--num-speculative-tokens {depth}`")))
+    }
+
+    /// Refuses a depth of guesses where `all`, these with what the file says, have no rule for them.
+    pub(crate) fn check(&self, all: &Self) -> Result<(), Fault> {
+        match self.num_speculative_tokens {
+            Some(depth) if !all.is_wanted() => {
+                let why = format!(
+                    "`--num-speculative-tokens {depth}` would change nothing: nobody guesses"
+                );
+                Err(Fault::input(why).hint("give `--speculation-policy` as well, as in `goodput`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Has a running engine follow these. Nobody guesses where no rule is named.
     pub(crate) fn put_in_force(&self, engine: &EngineHandle) {
         let policy = self.speculation_policy.clone().unwrap_or(Policy::Off);
@@ -199,6 +220,20 @@ mod tests {
             Err(fault) => format!("{fault:?}"),
         };
         assert!(shown.contains(expected), "{shown}");
+    }
+
+    #[test]
+    fn a_depth_without_a_rule_is_refused() {
+        let options = |speculation_policy: Option<Policy>| SpeculationOptions {
+            speculation_policy,
+            num_speculative_tokens: Some(4),
+        };
+        let (bare, ruled) = (options(None), options(Some(Policy::Goodput)));
+        let fault = bare.check(&bare).expect_err("nothing would guess");
+        assert!(format!("{fault:?}").contains("`--num-speculative-tokens 4` would change nothing"));
+        // The file may have the rule.
+        assert!(bare.check(&ruled).is_ok() && ruled.check(&ruled).is_ok());
+        assert_eq!(ruled.given().count(), 2);
     }
 
     #[test]
