@@ -97,7 +97,7 @@ fn a_cache_that_holds_nothing_or_too_little() {
             .expect("the binary starts");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("`{flag} 0` would hold nothing")), "{said}");
+        assert!(said.contains(&format!("`{flag} 0` would leave the engine nothing")), "{said}");
     }
     let file = root().join("models/overdraft-draft.q8_0.gguf");
     let file = file.to_str().expect("a path in UTF-8");

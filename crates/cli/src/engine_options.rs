@@ -52,11 +52,11 @@ pub(crate) struct EngineOptions {
 }
 
 impl EngineOptions {
-    /// Those that were given, as they were typed.
-    pub(crate) fn given(&self) -> impl Iterator<Item = String> {
+    /// Each flag with its number.
+    fn counts(&self) -> [(&'static str, Option<u64>); 8] {
         let number = |count: Option<u32>| count.map(u64::from);
         let threads = self.threads.and_then(|count| u64::try_from(count.get()).ok());
-        let flags = [
+        [
             ("threads", threads),
             ("max-model-len", number(self.max_model_len)),
             ("max-num-seqs", number(self.max_num_seqs)),
@@ -65,8 +65,24 @@ impl EngineOptions {
             ("kv-cache-memory-bytes", self.kv_cache_memory_bytes),
             ("num-gpu-blocks-override", number(self.num_gpu_blocks_override)),
             ("block-size", number(self.block_size)),
-        ];
-        flags.into_iter().filter_map(|(flag, count)| Some(format!("`--{flag} {}`", count?)))
+        ]
+    }
+
+    /// Those that were given, as they were typed.
+    pub(crate) fn given(&self) -> impl Iterator<Item = String> {
+        let given = |(flag, count): (&str, Option<u64>)| Some(format!("`--{flag} {}`", count?));
+        self.counts().into_iter().filter_map(given)
+    }
+
+    /// Refuses bounds of which nothing would be left: the engine calls them by names of its own.
+    fn check(&self) -> Result<(), Fault> {
+        match self.counts().into_iter().find(|(_, count)| *count == Some(0)) {
+            Some((flag, _)) => {
+                let why = format!("`--{flag} 0` would leave the engine nothing");
+                Err(Fault::input(why).hint("expected 1 or more; leave it out for the default"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The model's half of the settings.
@@ -74,9 +90,8 @@ impl EngineOptions {
     /// # Errors
     /// A value out of its range.
     pub(crate) fn model(&self) -> Result<ModelSettings, Fault> {
-        let blocks = self.num_gpu_blocks_override.map(u64::from);
-        some("--num-gpu-blocks-override", blocks, "hold nothing")?;
-        some("--kv-cache-memory-bytes", self.kv_cache_memory_bytes, "hold nothing")?;
+        let block_size = self.page()?;
+        self.check()?;
         let kv = match (self.num_gpu_blocks_override, self.kv_cache_memory_bytes) {
             (Some(blocks), _) => KvBudget::Blocks(Blocks::new(blocks)),
             (None, Some(bytes)) => KvBudget::Bytes(bytes),
@@ -85,7 +100,7 @@ impl EngineOptions {
         Ok(ModelSettings {
             threads: self.threads,
             context_max: self.max_model_len.map(Tokens::new),
-            block_size: self.page()?,
+            block_size,
             kv,
             ..ModelSettings::default()
         })
@@ -142,14 +157,6 @@ impl EngineOptions {
     }
 }
 
-/// Refuses a flag of which there would be none.
-fn some(flag: &str, count: Option<u64>, none: &str) -> Result<(), Fault> {
-    match count {
-        Some(0) => Err(Fault::input(format!("`{flag} 0` would {none}; expected 1 or more"))),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -164,6 +171,19 @@ mod tests {
 
     fn options(flags: &[&str]) -> EngineOptions {
         Line::try_parse_from([&["line"][..], flags].concat()).expect("it parses").options
+    }
+
+    #[test]
+    fn a_bound_of_nothing_is_refused_by_the_name_of_its_flag() {
+        for (flag, count) in options(&["--block-size", "16"]).counts() {
+            // The command line takes no threads of 0, and a size of blocks has a sentence of its own.
+            if flag != "threads" && count.is_none() {
+                let fault =
+                    options(&[&format!("--{flag}"), "0"]).model().expect_err("none is left");
+                assert!(format!("{fault:?}").contains(&format!("`--{flag} 0` would leave")));
+            }
+        }
+        assert!(options(&["--max-num-seqs", "1", "--max-num-queued-reqs", "1"]).model().is_ok());
     }
 
     #[test]
