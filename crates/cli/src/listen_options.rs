@@ -16,7 +16,7 @@ use crate::service_manager::Passed;
 pub(crate) struct ListenOptions {
     /// Where clients connect, port 0 takes a free one; by default as the file says, or
     /// 127.0.0.1:8080
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket)]
     listen: Option<SocketAddr>,
     /// The certificate in PEM that clients are shown; they then connect by `https` alone. By default as the file says
     #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
@@ -29,10 +29,10 @@ pub(crate) struct ListenOptions {
     ssl_ca_certs: Option<PathBuf>,
     /// Where `/admin`, `/metrics` and probes are answered apart from clients; by default as the
     /// file says, or where clients connect
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket)]
     admin_listen: Option<SocketAddr>,
     /// Where KEDA asks how many workers the pools want; by default as the file says, or nowhere
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket)]
     scaler_listen: Option<SocketAddr>,
 }
 
@@ -76,6 +76,16 @@ async fn bind_if_any(
     }
 }
 
+/// An address to listen on, as a flag has it.
+///
+/// # Errors
+/// Says what is expected: names are not resolved, since one may have several addresses.
+pub(crate) fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an IP address and a port, as in `127.0.0.1:8080` or `[::]:8080`".to_owned()
+    })
+}
+
 /// Takes an address, or says which flag chooses another.
 pub(crate) async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Fault> {
     TcpListener::bind(address).await.map_err(|error| {
@@ -89,4 +99,18 @@ pub(crate) fn address(listener: &TcpListener) -> Result<SocketAddr, Fault> {
     listener
         .local_addr()
         .map_err(|error| Fault::running(format!("the listener has no address: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_is_told_with_what_is_one() {
+        assert!(socket("127.0.0.1:0").is_ok() && socket("[::]:8080").is_ok());
+        for text in ["localhost:8080", "127.0.0.1", ":8080", ""] {
+            let said = socket(text).expect_err("it is no address");
+            assert!(said.contains("as in `127.0.0.1:8080`"), "{said}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
     backend: Option<StandIn>,
     /// Where the gateway connects; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:8000", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:8000", value_name = "ADDRESS", value_parser = listen_options::socket)]
     listen: SocketAddr,
     /// Names clients may use; by default the file's name without `.gguf`
     #[arg(long, value_name = "NAME", num_args = 1..)]

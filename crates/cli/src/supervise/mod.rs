@@ -39,7 +39,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Where `/restart`, `/healthz` and `/metrics` are, port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:8070", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:8070", value_name = "ADDRESS", value_parser = listen_options::socket)]
     listen: SocketAddr,
     /// What `POST /restart` must present as a bearer token; without one, it answers clients on this
     /// machine only
