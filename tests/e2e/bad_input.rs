@@ -108,6 +108,19 @@ fn a_cache_that_holds_nothing_or_too_little() {
 }
 
 #[test]
+fn a_certificate_that_is_not_there_is_told_before_any_address() {
+    let out = Command::new(binary())
+        .args(["serve", "--listen", "127.0.0.1:0", "--worker", "http://127.0.0.1:1"])
+        .args(["--ssl-certfile", "/nowhere.crt", "--ssl-keyfile", "/nowhere.key"])
+        .output()
+        .expect("the binary starts");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("/nowhere.crt") && said.contains("hint: "), "{said}");
+    assert!(!said.contains("https://"), "{said}");
+}
+
+#[test]
 fn a_level_of_the_log_that_is_none() {
     let out = Command::new(binary())
         .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "ingo"])

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 
 use overdraft_config::{Config, Tls};
 use overdraft_gateway::Listeners;
+use overdraft_tls::{Offers, ServerTls};
 use tokio::net::TcpListener;
 
 use crate::fault::Fault;
 use crate::service_manager::Passed;
+use crate::settings;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct ListenOptions {
@@ -37,15 +39,26 @@ pub(crate) struct ListenOptions {
 }
 
 impl ListenOptions {
-    /// What encrypts the connections of clients, if anything does.
-    pub(crate) fn tls(&self, config: &Config) -> Option<Tls> {
+    /// What encrypts the connections of clients, if anything does. Its files are read, so that nobody is told of an
+    /// address that cannot be served.
+    ///
+    /// # Errors
+    /// Says what is wrong with them.
+    pub(crate) fn tls(&self, config: &Config) -> Result<Option<Tls>, Fault> {
         let files = self.ssl_certfile.clone().zip(self.ssl_keyfile.clone());
         let flags = files.map(|(certificate_file, key_file)| Tls {
             certificate_file,
             key_file,
             client_ca_file: self.ssl_ca_certs.clone(),
         });
-        flags.or_else(|| config.tls.clone())
+        let tls = flags.or_else(|| config.tls.clone());
+        if let Some(tls) = &tls {
+            ServerTls::new(settings::tls::listener(tls), Offers::Http2).map_err(|error| {
+                Fault::input(format!("the listener: {error}"))
+                    .hint("mend the files of `--ssl-certfile` and its like, or of `tls` in the configuration")
+            })?;
+        }
+        Ok(tls)
     }
 
     /// The sockets of a gateway.

@@ -180,7 +180,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let (loader, loaded) = arguments.read()?;
     let mut config = loaded.config.clone();
-    config.tls = arguments.listen.tls(&config);
+    config.tls = arguments.listen.tls(&config)?;
     let flags = arguments.speculation.clone();
     arguments.speculation = flags.or(&config.speculation)?;
     flags.check(&arguments.speculation)?;
@@ -212,7 +212,10 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
         said: Mutex::new(config.speculation.clone()),
         files: open_files::raise(open_files::needed(&config)),
     };
-    let (keep, settings) = tokio::sync::watch::channel(settle.settings(&config));
+    let first = settle.settings(&config);
+    // Nobody is greeted where nothing will be served.
+    first.check().map_err(|error| refused(&error))?;
+    let (keep, settings) = tokio::sync::watch::channel(first);
     // Without a file, only the keys that the environment names can change.
     if arguments.config.is_some() || config.keys_file.is_some() {
         let settle = Arc::new(settle);
