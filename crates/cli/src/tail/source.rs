@@ -1,7 +1,7 @@
 //! Sources of requests: lines of an access log, and the view of a running gateway.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ const FAILURES_MAX: u32 = 5;
 /// Lines of a file, to its end or beyond.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
+    /// The file that the reader reads, where it has a length.
+    file: Option<File>,
     name: String,
     follows: bool,
 }
@@ -34,14 +36,27 @@ impl Lines {
     /// Opens a file; `-` is standard input.
     pub(super) fn open(file: &Path, follows: bool) -> Result<Self, Fault> {
         let name = file.display().to_string();
-        let reader: Box<dyn BufRead> = if name == "-" {
-            Box::new(BufReader::new(io::stdin()))
-        } else {
-            let file =
-                File::open(file).map_err(|error| Fault::input(format!("`{name}`: {error}")))?;
-            Box::new(BufReader::new(file))
-        };
-        Ok(Self { reader, name, follows })
+        if name == "-" {
+            let reader = Box::new(BufReader::new(io::stdin()));
+            return Ok(Self { reader, file: None, name, follows });
+        }
+        let opened = File::open(file).and_then(|file| {
+            let is_file = file.metadata()?.is_file();
+            Ok((file.try_clone()?, is_file.then_some(file)))
+        });
+        let (read, file) = opened.map_err(|error| Fault::input(format!("`{name}`: {error}")))?;
+        Ok(Self { reader: Box::new(BufReader::new(read)), file, name, follows })
+    }
+
+    /// Goes back to the beginning of a file that is shorter than what was read of it, as `logrotate` leaves it with
+    /// `copytruncate`; whether it was. All that was read has been handed on, so the reader holds nothing.
+    fn rewind(&self) -> io::Result<bool> {
+        let Some(mut file) = self.file.as_ref() else { return Ok(false) };
+        let is_shorter = file.metadata()?.len() < file.stream_position()?;
+        if is_shorter {
+            file.rewind()?;
+        }
+        Ok(is_shorter)
     }
 
     /// Hands each line to `take` until nobody wants more.
@@ -61,6 +76,8 @@ impl Lines {
                 if reader == Reader::Gone || is_end || !is_whole {
                     return Ok(());
                 }
+                line.clear();
+            } else if self.rewind().map_err(|error| failed(&self.name, &error))? {
                 line.clear();
             } else {
                 // A line that is being written, or none: what has been read of it is kept.

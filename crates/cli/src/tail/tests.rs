@@ -1,9 +1,13 @@
-//! Tests of expressions and records.
+//! Tests of expressions, records and sources.
+
+use std::time::Duration;
 
 use serde_json::json;
 
+use super::Reader;
 use super::expression::Expression;
 use super::record::Record;
+use super::source::Lines;
 
 fn of_view() -> Record {
     Record::of_view(&json!({
@@ -114,4 +118,22 @@ fn a_line_for_a_person_holds_no_control_characters() {
     assert!(!Record::of_view(&row).fields().contains('\u{202e}'));
     assert_eq!(Record::of_line("plain text"), None);
     assert_eq!(Record::of_line(r#"{"target":"other"}"#), None);
+}
+
+#[tokio::test]
+async fn a_log_that_is_cut_to_nothing_is_followed_from_its_new_beginning() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "one\ntwo\n").unwrap();
+    let mut seen = Vec::new();
+    let lines = Lines::open(file.path(), true).unwrap();
+    let reading = lines.each(|line| {
+        seen.push(line.to_owned());
+        match line {
+            "two" => std::fs::write(file.path(), "new\n").map(|()| Reader::There),
+            "new" => Ok(Reader::Gone),
+            _ => Ok(Reader::There),
+        }
+    });
+    tokio::time::timeout(Duration::from_mins(1), reading).await.expect("it goes on").unwrap();
+    assert_eq!(seen, ["one", "two", "new"]);
 }
