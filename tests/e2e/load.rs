@@ -54,6 +54,14 @@ fn flags_that_would_change_nothing_or_something_else_are_refused() {
 }
 
 #[test]
+fn a_header_that_is_none_says_nothing_of_the_gateway() {
+    for header in ["a b: c", "no colon", "name: \u{1}"] {
+        let explain = ["explain", "--url", "http://127.0.0.1:1", "--prompt", "x", "-H", header];
+        refuses(2, &explain, &["is not a header; expected `name: value`"]);
+    }
+}
+
+#[test]
 fn a_load_on_the_gateway_is_answered_and_told() {
     let (gateway, worker) = gateway();
     let url = format!("http://{}", gateway.address);

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -83,14 +83,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let is_named = body.contains_key("model");
     let body = Bytes::from(Value::Object(body).to_string());
     let mut request = Request::post("/admin/explain");
-    if let Some(token) = &arguments.token {
-        request = request.header("x-overdraft-admin", token);
-    }
-    for header in &arguments.header {
-        let (name, value) = header.split_once(':').ok_or_else(|| {
-            Fault::input(format!("`{header}` is not a header; expected `name: value`"))
-        })?;
-        request = request.header(name.trim(), value.trim());
+    for (name, value) in &headers(arguments)? {
+        request = request.header(name, value);
     }
     let want = Want::Body(ANSWER_BYTES_MAX);
     let answered = crate::runtime::runtime()?.block_on(ask(&address, request, body, want));
@@ -113,6 +107,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
             .ok_or_else(|| Fault::running("the answer is no explanation; is that a gateway?"))?,
     };
     crate::config::print(&text)
+}
+
+/// The headers that were typed, and the token's: what cannot be sent is a slip here, and says nothing of the gateway.
+fn headers(arguments: &Arguments) -> Result<HeaderMap, Fault> {
+    let mut headers = HeaderMap::new();
+    if let Some(token) = &arguments.token {
+        let value = HeaderValue::try_from(token).map_err(|_| {
+            Fault::input(
+                "the token has characters that no header can carry; expected visible ASCII",
+            )
+        })?;
+        headers.append("x-overdraft-admin", value);
+    }
+    for text in &arguments.header {
+        let wrong = || Fault::input(format!("`{text}` is not a header; expected `name: value`"));
+        let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+        let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
+        headers.append(name, HeaderValue::try_from(value.trim()).map_err(|_| wrong())?);
+    }
+    Ok(headers)
 }
 
 /// Tells why a request that has ended went where it went.
