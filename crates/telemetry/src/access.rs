@@ -212,6 +212,10 @@ pub struct AccessRecord {
     pub queued: Option<Micros>,
     /// Which worker answered.
     pub worker: Option<String>,
+    /// Attempts at workers, where the log of requests keeps them.
+    pub attempts: Option<u32>,
+    /// Why it was refused for want of room or budget.
+    pub refused: Option<&'static str>,
     /// Whose request it was, where tenants have names.
     pub tenant: Option<Arc<str>>,
     /// How urgent it was.
@@ -284,6 +288,8 @@ impl AccessRecord {
                     total_us = self.total.get(),
                     queued_us = self.queued.map(Micros::get),
                     worker = self.worker.as_deref(),
+                    attempts = self.attempts,
+                    refused = self.refused,
                     tenant = self.tenant.as_deref(),
                     priority = self.priority,
                     served_by = self.served_by,

@@ -163,6 +163,8 @@ fn record() -> AccessRecord {
         total: Micros::new(9_000),
         queued: None,
         worker: None,
+        attempts: None,
+        refused: None,
         tenant: None,
         priority: None,
         served_by: None,
@@ -215,6 +217,8 @@ fn the_access_line_is_one_line_whatever_the_client_sends() {
 #[test]
 fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
     let waited = AccessRecord {
+        attempts: Some(2),
+        refused: Some("late"),
         queued: Some(Micros::new(700)),
         worker: Some("gpu-a".to_owned()),
         tenant: Some("ac me".into()),
@@ -232,7 +236,7 @@ fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
         ..record()
     };
     let text = logged(LogFormat::Text, &waited);
-    let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" \
+    let told = "queued_us=700 worker=\"gpu-a\" attempts=2 refused=\"late\" tenant=\"ac me\" priority=\"flex\" \
                 served_by=\"fallback\" stand_in=\"small\" scored_by=\"generate\" cost_microusd=7 cost_target_only_microusd=70 \
                 limit=\"first_token\" limit_us=60000000 limit_by=\"least\" end=--";
     assert!(text.trim_end().ends_with(told), "{text}");

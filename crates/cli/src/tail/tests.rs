@@ -2,22 +2,27 @@
 
 use std::time::Duration;
 
+use overdraft_dash::views::RequestRow;
+use overdraft_telemetry::AccessRecord;
+use overdraft_telemetry::logging::{self, LogFormat, LogSettings};
+use overdraft_units::{Micros, Tokens};
 use serde_json::json;
 
 use super::Reader;
 use super::expression::Expression;
-use super::record::Record;
+use super::record::{self, Record};
 use super::source::Lines;
 
 fn of_view() -> Record {
     Record::of_view(&json!({
         "id": "r-1", "route": "/v1/chat/completions", "ended_ms": 45_296_007_u64, "total_ms": 5_000.0, "ttft_ms": 2_100.0,
         "status": 200, "end": "--", "streamed": true, "model": "m", "tenant": "acme", "worker": "w3",
-        "prompt_tokens": 4_096, "completion_tokens": 20, "cost_microusd": 20_000, "attempts": 2
+        "prompt_tokens": 4_096, "completion_tokens": 20, "cost_microusd": 20_000, "attempts": 2,
+        "refused": "late", "resumed_by": "ids", "trace_id": "4bf92f35"
     }))
 }
 
-const LINE: &str = r#"{"timestamp":"2025-11-22T12:34:56.007123Z","request":"r-1","path":"/v1/chat/completions","status":200,"model":"m","stream":true,"tokens_prompt":4096,"tokens_out":20,"ttft_us":2100000,"total_us":5000000,"worker":"w3","tenant":"acme","cost_microusd":20000,"end":"--","target":"access"}"#;
+const LINE: &str = r#"{"timestamp":"2025-11-22T12:34:56.007123Z","request":"r-1","path":"/v1/chat/completions","status":200,"model":"m","stream":true,"tokens_prompt":4096,"tokens_out":20,"ttft_us":2100000,"total_us":5000000,"worker":"w3","tenant":"acme","cost_microusd":20000,"attempts":2,"refused":"late","resumed_by":"ids","trace_id":"4bf92f35","end":"--","target":"access"}"#;
 
 #[track_caller]
 fn takes(expression: &str, expected: bool) {
@@ -44,6 +49,73 @@ fn an_expression_means_the_same_of_live_traffic_and_of_a_log() {
     takes("stream = false", false);
     takes("id ~ r- and route ~ \"chat\"", true);
     takes("status != 200", false);
+    takes("attempts = 2 and refused = late", true);
+    takes("resumed_by = ids and trace ~ 4bf9", true);
+}
+
+/// A request of which everything is known, as a gateway shows it and as its log has it.
+fn whole() -> [Record; 2] {
+    let text = || Some("x".to_owned());
+    let (number, time) = (Some(7), Some(7.0));
+    let row = RequestRow {
+        id: "x".to_owned(),
+        route: "x".to_owned(),
+        end: "--".to_owned(),
+        model: text(),
+        tenant: text(),
+        priority: text(),
+        worker: text(),
+        served_by: text(),
+        cache: text(),
+        refused: text(),
+        resumed_by: text(),
+        trace_id: text(),
+        ttft_ms: time,
+        queued_ms: time,
+        prompt_tokens: number,
+        cached_tokens: number,
+        completion_tokens: number,
+        cost_microusd: Some(7),
+        ..RequestRow::default()
+    };
+    let (word, tokens, micros) = (Some("x"), Some(Tokens::new(7)), Some(Micros::new(7)));
+    let line = AccessRecord {
+        request: "x".to_owned(),
+        path: "/x".to_owned(),
+        model: text(),
+        tenant: Some("x".into()),
+        priority: word,
+        worker: text(),
+        served_by: word,
+        cache: word,
+        refused: word,
+        resumed_by: word,
+        trace: text(),
+        first_token: micros,
+        queued: micros,
+        prompt: tokens,
+        cached: tokens,
+        completion: tokens,
+        attempts: number,
+        cost: Some(7),
+        ..AccessRecord::default()
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let settings = LogSettings { format: LogFormat::Json, ..LogSettings::default() };
+    let log = logging::subscriber(&settings, file.reopen().unwrap()).unwrap();
+    tracing::subscriber::with_default(log, || line.write());
+    let line = std::fs::read_to_string(file.path()).unwrap();
+    let row = serde_json::to_value(row).unwrap();
+    [Record::of_view(&row), Record::of_line(line.trim_end()).unwrap()]
+}
+
+#[test]
+fn every_field_is_there_of_live_traffic_and_of_a_log() {
+    let [live, logged] = whole();
+    for (name, _) in record::fields() {
+        assert!(live.field(name).is_some(), "`{name}` is not in what a gateway shows");
+        assert!(logged.field(name).is_some(), "`{name}` is not in an access line");
+    }
 }
 
 #[test]

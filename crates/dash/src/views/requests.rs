@@ -113,8 +113,14 @@ pub struct RequestRow {
     /// Why it was refused for want of room or budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// How its stream went on at another worker, or why it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumed_by: Option<String>,
+    /// The id of its trace, where it is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// Attempts at workers.
-    pub attempts: usize,
+    pub attempts: u32,
 }
 
 /// One request with its decisions.

@@ -141,6 +141,12 @@ impl DecisionTrail {
         }
     }
 
+    /// Decisions that sent the request to a worker.
+    pub(crate) fn attempts(&self) -> u32 {
+        let sent = self.0.iter().filter(|note| note.choice == "send").count();
+        u32::try_from(sent).unwrap_or(u32::MAX)
+    }
+
     pub(crate) fn notes(&self) -> &[DecisionNote] {
         &self.0
     }

@@ -31,6 +31,10 @@ pub(crate) struct RequestFacts {
     /// How long it waited for a worker.
     pub(crate) queued: Option<Micros>,
     pub(crate) worker: Option<String>,
+    /// Attempts at workers, where the log of requests keeps the decisions.
+    pub(crate) attempts: Option<u32>,
+    /// Why it was refused for want of room or budget.
+    pub(crate) refused: Option<&'static str>,
     pub(crate) tenant: Option<Arc<str>>,
     pub(crate) priority: Option<&'static str>,
     /// Whose answer it got, of a cascade.
@@ -77,6 +81,11 @@ impl SharedFacts {
         &self.trace
     }
 
+    /// The id of the request's trace, where it is recorded.
+    pub(crate) fn trace_id(&self) -> Option<String> {
+        self.trace.recording().map(|recording| recording.context.trace.to_hex())
+    }
+
     /// Notes what was learnt.
     pub(crate) fn note(&self, note: impl FnOnce(&mut RequestFacts)) {
         note(&mut self.facts());
@@ -118,6 +127,8 @@ impl RequestFacts {
             first_token,
             queued,
             worker,
+            attempts,
+            refused,
             tenant,
             priority,
             served_by,
@@ -137,6 +148,7 @@ impl RequestFacts {
         (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
         (record.reused, record.prompt_bytes, record.prefix) = (reused, prompt_bytes, prefix);
         (record.first_token, record.queued, record.worker) = (first_token, queued, worker);
+        (record.attempts, record.refused) = (attempts, refused);
         (record.tenant, record.priority) = (tenant, priority);
         (record.served_by, record.stand_in) = (served_by, stand_in);
         record.scored_by = scored_by;

@@ -107,18 +107,22 @@ impl RequestGuard {
         let live =
             Live { id: id.into(), route: self.route, begun: self.begun, facts: self.facts.clone() };
         self.entry = self.pipeline.log.begin(live);
-        self.entry.is_some()
+        let is_kept = self.entry.is_some();
+        self.facts.note(|facts| facts.attempts = is_kept.then_some(0));
+        is_kept
     }
 
     /// These decisions were made about it.
     pub(crate) fn decided(&mut self, trail: DecisionTrail) {
         if let Some(entry) = &mut self.entry {
+            self.facts.note(|facts| facts.attempts = Some(trail.attempts()));
             entry.trail = trail;
         }
     }
 
     /// It was refused for want of room or budget.
     pub(crate) fn refused(&mut self, reason: &'static str, message: &str) {
+        self.facts.note(|facts| facts.refused = Some(reason));
         if let Some(entry) = &mut self.entry {
             entry.refusal = Some((reason, message.into()));
         }

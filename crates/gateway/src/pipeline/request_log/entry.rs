@@ -73,6 +73,10 @@ pub(crate) struct Logged {
     pub(crate) completion: Option<Tokens>,
     pub(crate) served_by: Option<&'static str>,
     pub(crate) cache: Option<&'static str>,
+    /// How its stream went on at another worker, or why it did not.
+    pub(crate) resumed_by: Option<&'static str>,
+    /// The id of its trace, where it is recorded.
+    pub(crate) trace: Option<Box<str>>,
     pub(crate) cost: Option<u64>,
     pub(crate) cost_alone: Option<u64>,
     pub(crate) refusal: Option<(&'static str, Box<str>)>,
@@ -102,6 +106,8 @@ impl Logged {
             completion: facts.completion,
             served_by: facts.served_by,
             cache: facts.cache,
+            resumed_by: facts.resumed_by,
+            trace: entry.request.facts.trace_id().map(Into::into),
             cost: facts.cost,
             cost_alone: facts.cost_alone,
             refusal: entry.refusal.take(),

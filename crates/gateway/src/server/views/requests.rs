@@ -93,7 +93,9 @@ fn row(number: u64, logged: &Logged) -> RequestRow {
         cost_microusd: logged.cost,
         cost_target_only_microusd: logged.cost_alone,
         refused: logged.refusal.as_ref().map(|(reason, _)| owned(reason)),
-        attempts: logged.trail.notes().iter().filter(|note| note.choice == "send").count(),
+        resumed_by: logged.resumed_by.map(owned),
+        trace_id: logged.trace.as_deref().map(str::to_owned),
+        attempts: logged.trail.attempts(),
     }
 }
 
