@@ -178,6 +178,30 @@ fn a_gateway_whose_workers_were_never_up_says_where_it_listens_and_why_it_waits(
 }
 
 #[test]
+fn a_check_finds_what_a_file_names_and_is_not_there() {
+    let worker = echo();
+    let own = format!(
+        "workers: [{{url: 'http://{}'}}]\nmodels: {{echo: {{tokenizer: off}}}}\n",
+        worker.address
+    );
+    let found = |arguments: &[&str], text: &str, code: i32, part: &str| {
+        let file = File::new(text);
+        let ended = overdraft(&[&["check"][..], arguments, &["--config", file.name()]].concat());
+        assert_eq!(ended.code, Some(code), "{text}: {}{}", ended.out, ended.said);
+        assert!(ended.out.contains(part), "`{part}` is not in: {}", ended.out);
+    };
+    let missing = format!("{own}discovery: [{{file: {{path: /nowhere/workers}}}}]\n");
+    found(&[], &missing, 1, "`/nowhere/workers` cannot be read");
+    let slip = format!("{own}model_default: nope\n");
+    found(&[], &slip, 0, "`model_default` names `nope`, which no worker serves");
+    let keys = format!("{own}jwt: {{issuer: a, audience: b, jwks_file: /nowhere/keys.json}}\n");
+    found(&[], &keys, 1, "the keys of the issuer cannot be had");
+    found(&["--offline"], &keys, 1, "the keys of the issuer cannot be had");
+    let encrypted = "workers: [{url: 'https://127.0.0.1:1', tls: {ca_file: /nowhere/ca.pem}}]\n";
+    found(&["--offline"], encrypted, 1, "/nowhere/ca.pem");
+}
+
+#[test]
 fn a_gateway_serves_what_its_file_says_and_flags_count_more() {
     let worker = echo();
     let file = File::new(&format!(

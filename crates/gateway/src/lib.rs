@@ -48,7 +48,9 @@ use overdraft_units::Micros;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
+pub use self::discovery::look_up;
 pub use self::fleet::kv_events;
+pub use self::pipeline::jwt::issuer_keys;
 pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
 use self::server::{Face, Gateway, GatewayService, serve_operators};
 pub use self::settings::{

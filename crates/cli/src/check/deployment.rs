@@ -1,5 +1,7 @@
 //! Deployment check: settings that are valid by themselves and wrong together or on this machine.
 
+use std::path::Path;
+
 use jiff::{SignedDuration, Timestamp};
 use overdraft_config::{Config, Discovery, Key, Worker};
 use overdraft_store::Place;
@@ -22,8 +24,9 @@ pub(super) fn report(config: &Config) -> Option<Report> {
     let keys = expiring(config, calendar_time());
     let (certificates, audit) = (certificates(config), unwritable(config));
     let (found, salts) = (certificates_of_found(config), unsalted(config));
-    let prices = unmatched_prices(config);
-    let findings = [unguarded(config), certificates, found, salts, audit, keys, prices, files];
+    let (state, prices) = (unkept(config), unmatched_prices(config));
+    let findings =
+        [unguarded(config), certificates, found, salts, audit, state, keys, prices, files];
     let findings: Vec<Finding> = findings.into_iter().flatten().collect();
     (!findings.is_empty()).then(|| Report::of("deployment", findings))
 }
@@ -48,6 +51,18 @@ fn certificates(config: &Config) -> Option<Finding> {
     Some(finding.hint("mend the files that `tls` names; they are read where `serve` runs"))
 }
 
+/// Certificates of the file's workers with which no gateway starts, a report for each of those.
+pub(super) fn untrusted(config: &Config) -> Vec<Report> {
+    let encrypted = config.workers.iter().filter(|worker| worker.url.starts_with("https://"));
+    let reports = encrypted.filter_map(|worker| {
+        let error = ClientTls::new(crate::settings::tls::worker(&worker.tls)).err()?;
+        let finding = Finding::new("tls", Verdict::Fail, error.to_string())
+            .hint("mend the files that the worker's `tls` names; they are read where `serve` runs");
+        Some(Report { url: worker.url.clone(), ..Report::of(worker.name(), vec![finding]) })
+    });
+    reports.collect()
+}
+
 /// Certificates of workers that are found later with which no gateway starts.
 fn certificates_of_found(config: &Config) -> Option<Finding> {
     let each = config.discovery.iter().map(|discovery| match discovery {
@@ -66,15 +81,32 @@ fn certificates_of_found(config: &Config) -> Option<Finding> {
 /// A place for the audit log where no file can be made: calls that change something would be refused.
 fn unwritable(config: &Config) -> Option<Finding> {
     let path = config.admin.audit_log.as_deref()?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let why = match folder {
-        _ if path.is_dir() => "it is a folder",
-        Some(folder) if !folder.is_dir() => "its folder is not there",
-        _ => return None,
-    };
+    let why = no_file(path)?;
     let message = format!("no audit log can be written to `{}`: {why}", path.display());
     let finding = Finding::new("audit log", Verdict::Fail, message);
     Some(finding.hint("make the folder, or mend `admin.audit_log`; until then drains, rejoins and purges are refused"))
+}
+
+/// A place for what cascades learn where no file can be made: all of it is gone with the process.
+fn unkept(config: &Config) -> Option<Finding> {
+    let path = config.cascade_state.as_deref()?;
+    let message =
+        format!("what cascades learn cannot be kept in `{}`: {}", path.display(), no_file(path)?);
+    let finding = Finding::new("cascade state", Verdict::Warn, message);
+    Some(
+        finding
+            .hint("make the folder, or mend `cascade_state`; until then each restart begins anew"),
+    )
+}
+
+/// Why no file can be made there, as far as that can be seen.
+fn no_file(path: &Path) -> Option<&'static str> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        _ if path.is_dir() => Some("it is a folder"),
+        Some(folder) if !folder.is_dir() => Some("its folder is not there"),
+        _ => None,
+    }
 }
 
 /// Several gateways that salt the same tenant differently: no prefix is found at the other's worker.
@@ -159,8 +191,6 @@ fn files_max(limits: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn config(yaml: &str) -> Config {
@@ -194,6 +224,28 @@ mod tests {
         for bad in [folder.path().to_owned(), folder.path().join("gone/audit.jsonl")] {
             assert!(found(&bad).is_some_and(|finding| finding.verdict == Verdict::Fail), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_worker_whose_authorities_are_not_there_fails_without_being_asked() {
+        assert!(untrusted(&config("")).is_empty());
+        let path = tempfile::NamedTempFile::with_suffix(".yaml").expect("a file");
+        let yaml = "workers: [{url: 'https://127.0.0.1:1', tls: {ca_file: /nowhere/ca.pem}}]\n";
+        std::fs::write(path.path(), yaml).expect("it is written");
+        let config = overdraft_config::Loader::new(path.path()).load().expect("it is good").config;
+        let reports = untrusted(&config);
+        assert_eq!(reports.iter().map(Report::verdict).collect::<Vec<_>>(), [Verdict::Fail]);
+        assert!(reports[0].findings[0].message.contains("/nowhere/ca.pem"), "{reports:?}");
+    }
+
+    #[test]
+    fn a_state_of_cascades_that_cannot_be_kept_is_told_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let found = |path: &Path| unkept(&config(&format!("cascade_state: '{}'", path.display())));
+        assert_eq!(unkept(&config("")), None);
+        assert_eq!(found(&folder.path().join("cascades.json")), None);
+        assert!(found(&folder.path().join("gone/cascades.json")).is_some());
+        assert!(found(folder.path()).is_some());
     }
 
     #[test]

@@ -55,12 +55,14 @@ pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
     /// How fast it generates, where that was measured.
     pub(crate) speed: Option<Speed>,
+    /// The models that are served there, where all of them were told.
+    pub(crate) models: Option<Vec<String>>,
 }
 
 impl Report {
     /// What was found about something that is no worker.
     pub(crate) fn of(name: &str, findings: Vec<Finding>) -> Self {
-        Self { name: name.to_owned(), url: String::new(), findings, speed: None }
+        Self { name: name.to_owned(), url: String::new(), findings, speed: None, models: None }
     }
 
     pub(crate) fn verdict(&self) -> Verdict {

@@ -1,18 +1,21 @@
 //! `overdraft check`: validates a configuration file and probes its workers and store.
 //!
-//! Exit codes: 0 valid (perhaps with warnings), 1 a worker or the store cannot be used, 2 the file
-//! is invalid.
+//! Exit codes: 0 valid (perhaps with warnings), 1 a worker, a discovery, the keys of tokens or the store cannot be
+//! used, 2 the file is invalid.
 
 mod cascade;
 mod deployment;
+mod discovery;
 mod event_arrival;
 mod finding;
 mod live;
+mod names;
 mod preflight;
 mod show;
 mod speed;
 mod store;
 mod supervisor;
+mod tokens;
 mod version;
 
 use std::path::PathBuf;
@@ -68,8 +71,8 @@ Examples:
   overdraft check --output json | jq .workers
   overdraft check --live http://127.0.0.1:9091      # the health check of a container
 
-Exit codes: 0 good, 1 a worker or the store cannot be used or the address is not well, 2 the
-file cannot be used.";
+Exit codes: 0 good, 1 a worker, a discovery, the keys of tokens or the store cannot be used or the
+address is not well, 2 the file cannot be used.";
 
 /// Checks, prints, and turns what was found into an exit code.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
@@ -85,10 +88,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         crate::config::print(&show::understood(&loaded, arguments.show))?;
     }
     let measuring = if arguments.measure { Measuring::Asked } else { Measuring::Left };
+    let runtime = crate::runtime::runtime()?;
     let reports = if arguments.offline {
-        unasked(&loaded.config, &[])
+        runtime.block_on(files(&loaded.config))
     } else {
-        crate::runtime::runtime()?.block_on(survey(&loaded.config, measuring, UNHURRIED))
+        runtime.block_on(survey(&loaded.config, measuring, UNHURRIED))
     };
     tell(arguments, &loaded, &reports)?;
     if reports.iter().any(|report| report.verdict() == Verdict::Fail) {
@@ -109,8 +113,18 @@ pub(crate) async fn survey(
 ) -> Vec<Report> {
     let mut reports = preflight::fleet(config, measuring, patience).await;
     let slow = speed::cascades(config, &reports);
-    reports.extend((!slow.is_empty()).then(|| Report::of("cascades", slow)));
     let late = |name, subject| Report::of(name, vec![Finding::late(subject, patience)]);
+    match timeout(patience, discovery::reports(config)).await {
+        Ok(found) => reports.extend(found),
+        Err(_elapsed) => reports.push(late("discovery", "discovery")),
+    }
+    let unserved = names::report(config, &reports);
+    reports.extend(unserved);
+    reports.extend((!slow.is_empty()).then(|| Report::of("cascades", slow)));
+    match timeout(patience, tokens::report(config)).await {
+        Ok(report) => reports.extend(report),
+        Err(_elapsed) => reports.push(late("tokens", "jwt")),
+    }
     match timeout(patience, store::report(config)).await {
         Ok(report) => reports.extend(report),
         Err(_elapsed) => reports.push(late("store", "store")),
@@ -124,6 +138,16 @@ pub(crate) async fn survey(
         }
     };
     reports.extend(unasked(config, &differing));
+    reports
+}
+
+/// What the configuration and the files that it names tell without a question to anybody.
+async fn files(config: &Config) -> Vec<Report> {
+    let mut reports = deployment::untrusted(config);
+    if config.jwt.as_ref().is_some_and(|jwt| jwt.jwks_file.is_some()) {
+        reports.extend(tokens::report(config).await);
+    }
+    reports.extend(unasked(config, &[]));
     reports
 }
 

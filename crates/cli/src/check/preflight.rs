@@ -30,7 +30,7 @@ use crate::parity;
 const AT_ONCE_MAX: usize = 64;
 
 /// Bytes of a list of models.
-const LIST_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const LIST_BYTES_MAX: usize = 1024 * 1024;
 
 /// Asks every worker with a fixed address; the reports are in the order of the file. A worker that has not answered
 /// within `patience`, or was not asked by then, has a report that says so.
@@ -88,8 +88,7 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
         Err(error) => {
             let finding = Finding::new("reachable", Verdict::Fail, error);
             let findings = vec![finding.hint("mend the worker's `tls`")];
-            let name = worker.name().to_owned();
-            return Report { name, url: worker.url.clone(), findings, speed: None };
+            return Report { url: worker.url.clone(), ..Report::of(worker.name(), findings) };
         }
     };
     let metrics_max = usize::try_from(config.scrape.bytes_max.bytes()).unwrap_or(usize::MAX);
@@ -102,7 +101,7 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
         ask::clock(&address, "/v1/models"),
         supervisor::findings(worker),
     );
-    let (mut findings, mut speed) = (Vec::new(), None);
+    let (mut findings, mut speed, mut models_told) = (Vec::new(), None, None);
     match served(&models) {
         Err(refusal) => findings.push(refusal),
         Ok(served) => {
@@ -129,10 +128,14 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
                 }
                 speed = measured.ok();
             }
+            let is_asked =
+                |model: &String| worker.serves.is_empty() || worker.serves.contains(model);
+            models_told = Some(served.into_iter().filter(is_asked).collect());
         }
     }
     findings.extend(supervised);
-    Report { name: worker.name().to_owned(), url: worker.url.clone(), findings, speed }
+    let (name, url) = (worker.name().to_owned(), worker.url.clone());
+    Report { name, url, findings, speed, models: models_told }
 }
 
 pub(super) type Answer = Result<(StatusCode, Bytes), AskError>;
@@ -170,7 +173,7 @@ pub(super) fn asked(worker: &Worker) -> parity::Asked {
 }
 
 /// The models that a worker serves, or why it cannot be used at all.
-fn served(answer: &Answer) -> Result<Vec<String>, Finding> {
+pub(super) fn served(answer: &Answer) -> Result<Vec<String>, Finding> {
     let fail = |message: String| Finding::new("models", Verdict::Fail, message);
     let (status, body) = match answer {
         Ok((status, body)) => (*status, body),

@@ -13,11 +13,13 @@ mod each;
 mod file;
 mod found;
 mod kubernetes;
+mod look_up;
 mod patience;
 mod report;
 mod succession;
 
 pub(crate) use self::found::FoundWorker;
+pub use self::look_up::look_up;
 pub(crate) use self::report::{Found, Reporter, Standing};
 pub(crate) use self::succession::{settle_anew, successors};
 use crate::settings::Source;

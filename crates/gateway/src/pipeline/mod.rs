@@ -40,7 +40,7 @@ pub(crate) mod fallback;
 mod form;
 mod hedge;
 pub(crate) mod inspect;
-mod jwt;
+pub(crate) mod jwt;
 pub(crate) mod keys;
 pub(crate) mod passed;
 mod prefix_digest;

@@ -125,7 +125,7 @@ impl KeyCache {
         }
     }
 
-    async fn look(&self) -> Result<KeySet, LookError> {
+    pub(super) async fn look(&self) -> Result<KeySet, LookError> {
         let text = match &self.settings.place {
             KeySetPlace::File(path) => {
                 let path = path.clone();

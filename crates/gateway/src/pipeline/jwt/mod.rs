@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use self::compact::Compact;
 pub(crate) use self::key_cache::KeyCache;
 use self::key_set::KeySet;
-use crate::settings::{JwtAlgorithm, JwtSettings, KeyDigest, KeySettings};
+use crate::settings::{JwtAlgorithm, JwtSettings, KeyDigest, KeySetSettings, KeySettings};
 
 /// Maximum characters of a tenant that a token names.
 const TENANT_CHARACTERS_MAX: usize = 64;
@@ -32,6 +32,15 @@ const NAMELESS: [&str; 2] = ["anonymous", "other"];
 
 /// Maximum models that a token names.
 const MODELS_MAX: usize = 256;
+
+/// How many keys of an issuer can be had now, for a check that serves nothing.
+///
+/// # Errors
+/// Why there are none.
+pub async fn issuer_keys(settings: KeySetSettings) -> Result<usize, String> {
+    let keys = KeyCache::new(settings).look().await;
+    keys.map(|keys| keys.len()).map_err(|error| error.to_string())
+}
 
 /// Believes tokens, or does not.
 #[derive(Debug)]
