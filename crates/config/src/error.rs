@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::node::{self, Step};
-use crate::place::{Origin, REDACTED, SECRET_KEYS, Source, Spot};
+use crate::place::{Origin, REDACTED, Source, Spot};
+use crate::secrets;
 use crate::yaml::{DEPTH_MAX, NODES_MAX};
 
 /// Maximum faults that one check reports; more would bury the first.
@@ -211,12 +212,7 @@ impl Unread {
                 Wrong::new(format!("{subject} is `{found}`{meant}"), one_of(known))
             }
             Self::Unfit { found, expected } => {
-                let named = path.iter().rev().find_map(|step| match step {
-                    Step::Key(key) => Some(key),
-                    Step::Index(_) => None,
-                });
-                let secret = named.is_some_and(|key| is_secret(key));
-                let found = if secret { REDACTED } else { found };
+                let found = if may_be_secret(path, found) { REDACTED } else { found };
                 Wrong::new(format!("{subject} is {found}"), format!("expected {expected}"))
             }
             Self::Missing { key } => {
@@ -230,8 +226,10 @@ impl Unread {
     }
 }
 
-fn is_secret(key: &str) -> bool {
-    SECRET_KEYS.contains(&key)
+/// Whether what was found is a secret, or a scalar where the table or the list belongs that holds one.
+fn may_be_secret(path: &[Step], found: &str) -> bool {
+    // Values stand between backticks; a list or a table is only called one.
+    secrets::is_secret(path) || found.starts_with('`') && secrets::leads_to_secret(path)
 }
 
 fn one_of(known: &[&str]) -> String {

@@ -19,6 +19,7 @@ mod open_telemetry;
 mod place;
 mod quantity;
 mod read;
+mod secrets;
 mod toml_file;
 mod tree;
 mod view;

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Keys whose values are never shown, neither in a view nor in a quoted line.
-pub(crate) const SECRET_KEYS: &[&str] = &["token", "key", "keys", "key_sha256"];
+/// Keys after which a quoted line is blotted out.
+const SECRET_KEYS: &[&str] = &["token", "key", "keys", "key_sha256"];
 
 /// Keys that end like one of those and hold no secret.
 const OPEN_KEYS: &[&str] = &["first_token"];
