@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::node::{self, Step};
-use crate::place::{Origin, REDACTED, Source, Spot};
+use crate::place::{Origin, Source, Spot};
+use crate::quoting::{self, REDACTED};
 use crate::secrets;
 use crate::yaml::{DEPTH_MAX, NODES_MAX};
 
@@ -28,13 +29,13 @@ impl ConfigError {
             Origin::Variable(name) => (None, Some(name.clone())),
             Origin::Whole => (None, None),
         };
-        let Wrong { message, expected } = wrong;
-        Self { file: source.path.clone(), spot, variable, message, expected }
+        Self { spot, variable, ..Self::of_file(&source.path, wrong) }
     }
 
     /// A fault of the file as a whole.
     pub(crate) fn of_file(file: &Path, wrong: Wrong) -> Self {
         let Wrong { message, expected } = wrong;
+        let message = quoting::sentence(&message);
         Self { file: file.to_owned(), spot: None, variable: None, message, expected }
     }
 
@@ -152,9 +153,11 @@ impl Wrong {
 
     /// A sentence from elsewhere, perhaps with what was expected behind a semicolon.
     pub(crate) fn said(text: &str) -> Self {
+        // A password may hold a semicolon as well.
+        let text = quoting::sentence(text);
         match text.split_once("; ") {
             Some((message, expected)) => Self::new(message, expected),
-            None => Self { message: text.to_owned(), expected: None },
+            None => Self { message: text, expected: None },
         }
     }
 
@@ -218,10 +221,10 @@ impl Unread {
             Self::Missing { key } => {
                 Wrong::new(format!("{subject} has no `{key}`"), format!("add the key `{key}`"))
             }
-            Self::Said(text) => match text.split_once("; ") {
-                Some((message, expected)) => Wrong::new(format!("{subject}: {message}"), expected),
-                None => Wrong { message: format!("{subject}: {text}"), expected: None },
-            },
+            Self::Said(text) => {
+                let wrong = Wrong::said(text);
+                Wrong { message: format!("{subject}: {}", wrong.message), ..wrong }
+            }
         }
     }
 }

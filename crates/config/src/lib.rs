@@ -18,6 +18,7 @@ mod node;
 mod open_telemetry;
 mod place;
 mod quantity;
+mod quoting;
 mod read;
 mod secrets;
 mod toml_file;

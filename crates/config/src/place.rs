@@ -5,14 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Keys after which a quoted line is blotted out.
-const SECRET_KEYS: &[&str] = &["token", "key", "keys", "key_sha256"];
-
-/// Keys that end like one of those and hold no secret.
-const OPEN_KEYS: &[&str] = &["first_token"];
-
-/// What stands for a secret.
-pub(crate) const REDACTED: &str = "(redacted)";
+use crate::quoting::{REDACTED, begins_with_name, blotted};
 
 /// A stretch of one line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,46 +108,5 @@ impl<'a> Lines<'a> {
         let column = characters(begin, from.min(end)) + 1;
         let width = characters(from.min(end), to.clamp(from.min(end), end)).max(1);
         Spot { line, column, width }
-    }
-}
-
-/// Whether a line begins with `name:`, as an item, in braces or in quotes as well.
-fn begins_with_name(line: &str) -> bool {
-    let line = line.trim_start_matches(['-', '[', '{', ' ', '"', '\'']);
-    let rest = line.trim_start_matches(|letter: char| {
-        letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_'
-    });
-    rest.len() < line.len() && rest.trim_start_matches(['"', '\'']).starts_with(':')
-}
-
-/// Hides what follows a key that holds a secret.
-fn blotted(line: &str) -> String {
-    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let ends = SECRET_KEYS
-        .iter()
-        .flat_map(|key| line.match_indices(key).map(|(at, _)| at + key.len()))
-        .filter(|end| {
-            let begin = line[..*end].rfind(|letter| !is_word(letter)).map_or(0, |at| at + 1);
-            line.get(begin..*end).is_none_or(|word| !OPEN_KEYS.contains(&word))
-        })
-        .filter_map(|end| {
-            let rest = &line[end..];
-            let gap = rest.len() - rest.trim_start_matches([' ', '"', '\'']).len();
-            rest[gap..].starts_with([':', '=']).then_some(end + gap)
-        });
-    // What follows the first of them is hidden, whatever it is.
-    match ends.min() {
-        Some(end) => format!("{} {REDACTED}", &line[..=end]),
-        None => without_password(line),
-    }
-}
-
-/// Hides what stands between `://` and `@`.
-fn without_password(line: &str) -> String {
-    let Some((head, rest)) = line.split_once("://") else { return line.to_owned() };
-    let end = rest.find(['/', ' ', '"', '\'', ',']).unwrap_or(rest.len());
-    match rest[..end].rfind('@') {
-        Some(at) => format!("{head}://{REDACTED}{}", &rest[at..]),
-        None => line.to_owned(),
     }
 }

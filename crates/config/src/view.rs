@@ -1,7 +1,7 @@
 //! Effective configuration and JSON Schema: what is in force, and what can be set.
 //!
-//! The effective view is the whole tree with every default filled in and every secret redacted; the
-//! schema describes the tree, for editors and for the reference.
+//! The effective view is the whole tree with every default filled in and every secret redacted, as are the queries of
+//! addresses; the schema describes the tree, for editors and for the reference.
 
 use crate::tree::{Config, Store};
 
@@ -31,10 +31,12 @@ impl Config {
             ("cache", self.cache != next.cache),
             ("discovery", self.discovery != next.discovery),
             ("isolation", self.isolation != next.isolation),
+            ("jwt", self.jwt != next.jwt),
             ("keys", self.keys != next.keys),
             ("keys_file", self.file_keys != next.file_keys),
             ("models", self.models != next.models),
             ("store", self.store != next.store),
+            ("termination", self.termination != next.termination),
             ("tracing", self.tracing != next.tracing),
             ("workers", self.workers != next.workers),
         ];

@@ -223,6 +223,12 @@ fn changes_are_named_and_those_that_need_a_restart_too() {
     };
     assert_eq!(with("a").changes(&with("b")), ["workers"], "a secret is shown to nobody");
     assert!(with("a").changes(&with("a")).is_empty());
+    let with = |key: &str| {
+        let place = format!("https://a/keys?key={key}");
+        let jwt = format!("jwt: {{issuer: a, audience: b, jwks_url: '{place}'}}\n");
+        load("t.yaml", &format!("{jwt}termination: {{endpoint: '{place}'}}\n"), &[]).config
+    };
+    assert_eq!(with("a").changes(&with("b")), ["jwt", "termination"], "nor is a query");
     let with = |more: &str| load("t.yaml", &format!("version: 1\n{more}"), &[]).config;
     let fixed = with(
         "tls: {certificate_file: a.pem, key_file: a.key}

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use overdraft_config::{Config, ConfigError, Loader, Variables, WorkerSource};
+use overdraft_config::{
+    Config, ConfigError, ConfigErrors, Loaded, Loader, Variables, WorkerSource,
+};
 use serde_json::Value;
 
 /// The path of a secret, and a file that has it; `@` stands for its value.
@@ -75,15 +77,30 @@ fn of_schema(schema: &Value, node: &Value, path: &str, found: &mut BTreeSet<Stri
     }
 }
 
+/// Loads a file without an environment; its workers may be elsewhere.
+fn load(name: &str, file: &str) -> Result<Loaded, ConfigErrors> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, file).expect("it is writable");
+    let loader = Loader::new(&path).with_variables(Variables::default());
+    loader.with_workers(WorkerSource::Elsewhere).load()
+}
+
 /// What is said about a file that cannot be used, without its quoted lines.
 #[track_caller]
 fn messages(file: &str) -> String {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("a.yaml");
-    std::fs::write(&path, file).expect("it is writable");
-    let loader = Loader::new(&path).with_variables(Variables::default());
-    let errors = loader.with_workers(WorkerSource::Elsewhere).load().expect_err(file);
+    let errors = load("a.yaml", file).expect_err(file);
     errors.iter().map(ConfigError::message).collect::<Vec<&str>>().join("\n")
+}
+
+/// Everything that commands print of a file: its faults with their lines, or its views.
+fn printed(name: &str, file: &str) -> String {
+    match load(name, file) {
+        Ok(Loaded { config, .. }) => {
+            format!("{}\n{}", config.effective_yaml(), config.effective_json())
+        }
+        Err(errors) => format!("{errors}\n{}", errors.summary()),
+    }
 }
 
 #[test]
@@ -130,4 +147,66 @@ fn a_scalar_where_the_table_of_a_secret_belongs_is_not_repeated() {
         assert!(said.contains("is (redacted)") && is_hidden, "{said}");
     }
     assert!(messages("scrape: hunter2\n").contains("`scrape` is `hunter2`"));
+}
+
+/// Files with an address of a scheme; `@` stands for it.
+const ADDRESSES: [(&str, &str); 18] = [
+    ("http", "workers:\n  - url: '@'\n"),
+    ("http", "workers:\n  - url: http://a:1\n    memory:\n      url: '@'\n"),
+    ("http", "workers:\n  - url: http://a:1\n    restart:\n      webhook:\n        url: '@'\n"),
+    ("http", "workers:\n  - url: http://a:1\n    restart:\n      supervise:\n        url: '@'\n"),
+    ("tcp", "workers:\n  - url: http://a:1\n    kv_events:\n      endpoint: '@'\n"),
+    (
+        "tcp",
+        "workers: [{url: 'http://a:1', kv_events: {endpoint: 'tcp://a:2', replay_endpoint: '@'}}]",
+    ),
+    (
+        "http",
+        "discovery:\n  - file:\n      path: w\n      each:\n        memory:\n          url: '@'\n",
+    ),
+    (
+        "https",
+        "discovery:\n  - kubernetes:\n      namespace: n\n      service: s\n      port: http\n      \
+         api_server: '@'\n",
+    ),
+    ("http", "models:\n  m:\n    wake:\n      url: '@'\n"),
+    ("https", "jwt:\n  issuer: https://a\n  audience: b\n  jwks_url: '@'\n"),
+    ("https", "tracing:\n  endpoint: '@'\n"),
+    ("http", "termination:\n  endpoint: '@'\n"),
+    ("redis", "store:\n  url: '@'\n"),
+    ("mysql", "store:\n  url: '@'\n"),
+    ("https", "cors:\n  origins: ['https://a/', '@', 'https://b/']\n"),
+    ("http", "listen: '@'\n"),
+    ("http", "admin:\n  hosts: ['http://a', '@']\n"),
+    ("http", "workers: [{url: '@', tokn: x, api_key: y}]\n"),
+];
+
+#[test]
+fn no_user_name_password_or_query_of_an_address_is_printed() {
+    for (scheme, file) in ADDRESSES {
+        for rest in [
+            "me:hunter2@a:1",
+            "me:hunter2@a:1/x",
+            "me:pa/ss hunter2@a:1",
+            "me:pa`ss?hunter2@a:1",
+            "a:1/x?key=hunter2",
+            "a:1?hunter2",
+            "a:1/x?key=first@hunter2",
+            "a?hunter2:1",
+        ] {
+            let file = file.replace('@', &format!("{scheme}://{rest}"));
+            let printed = printed("a.yaml", &file);
+            assert!(!printed.contains("hunter2"), "{file}{printed}");
+        }
+    }
+}
+
+#[test]
+fn an_address_without_credentials_is_shown_as_it_was_written() {
+    let file = "workers: [{url: 'http://a:1', memory: {url: 'http://a:9400/metrics'}}]\n\
+                models: {m: {wake: {url: 'http://b:2/wake?key=1'}}}\n";
+    let shown = printed("a.yaml", file);
+    for part in ["http://a:1", "http://a:9400/metrics", "http://b:2/wake?(redacted)"] {
+        assert!(shown.contains(part), "`{part}` is not in {shown}");
+    }
 }

@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_differs_from_the_defaults_is_shown_and_secrets_are_not() {
         let yaml = "listen: 0.0.0.0:9000\nadmin: {token: a-secret-of-operators}\n\
-                    models: {llama-3.1: {tokenizer: off}}\n\
+                    models: {llama-3.1: {tokenizer: off, wake: {url: 'http://127.0.0.1:1/w?key=hush'}}}\n\
                     store: {url: 'redis://me:hush@127.0.0.1:1'}\n\
                     workers: [{url: 'http://127.0.0.1:1', api_key: another-secret}]\n";
         let (section, _folder) = found(yaml);

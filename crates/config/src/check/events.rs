@@ -25,6 +25,8 @@ pub(super) fn events(
 fn is_endpoint(text: &str) -> bool {
     let place = text.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
     place.is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port != 0)
+        // ZeroMQ knows neither user names nor queries, and a view would show what stands in one.
+        let is_host = !host.is_empty() && !host.contains(['/', '?', '@']);
+        is_host && port.parse::<u16>().is_ok_and(|port| port != 0)
     })
 }

@@ -110,6 +110,7 @@ impl Default for WarmUp {
 #[serde(deny_unknown_fields)]
 pub struct Memory {
     /// A page of metrics: of DCGM's exporter, one of `nvidia-smi`, the node exporter, or another.
+    #[serde(serialize_with = "super::web_url::shown")]
     pub url: String,
     /// The metric of memory in use, where it is not one of those exporters'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +150,7 @@ pub enum Restart {
 #[serde(deny_unknown_fields)]
 pub struct Hook {
     /// `http://host:port`, for a webhook with its path.
+    #[serde(serialize_with = "super::web_url::shown")]
     pub url: String,
     /// Sent as `authorization: Bearer …`. Best given as `${NAME}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

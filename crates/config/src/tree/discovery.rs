@@ -108,7 +108,11 @@ pub struct Kubernetes {
     #[serde(default)]
     pub each: Each,
     /// The API server, instead of the cluster's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "super::web_url::shown"
+    )]
     pub api_server: Option<String>,
 }
 

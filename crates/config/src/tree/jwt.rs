@@ -18,7 +18,11 @@ pub struct Jwt {
     pub audience: String,
     /// The address of the issuer's public keys, which its `/.well-known/openid-configuration` calls `jwks_uri`:
     /// `https`, or `http` on this machine. Either this or `jwks_file`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "super::web_url::shown"
+    )]
     pub jwks_url: Option<String>,
     /// A file with the issuer's public keys (JWKS), looked at each second.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -31,6 +31,7 @@ mod store;
 mod tls;
 mod tracing;
 mod version;
+mod web_url;
 mod workers;
 
 use std::collections::BTreeMap;

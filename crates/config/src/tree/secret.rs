@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::place::REDACTED;
+use crate::quoting::REDACTED;
 
 /// Text that is never shown.
 #[derive(Clone, PartialEq, Eq, JsonSchema)]

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::quantity::{Share, TimeSpan};
+use crate::quoting::{REDACTED, without_credentials};
 
 /// Maximum length of a namespace, in bytes.
 const NAMESPACE_MAX: usize = 64;
@@ -69,10 +70,9 @@ impl StoreUrl {
     }
 
     fn redacted(&self) -> String {
-        let scheme = self.0.split_once("://").map_or("", |(scheme, _)| scheme);
         match self.0.rsplit_once('@') {
-            Some((_, rest)) => format!("{scheme}://{}@{rest}", crate::place::REDACTED),
-            None => self.0.clone(),
+            Some((_, rest)) if !self.0.contains("://") => format!("{REDACTED}@{rest}"),
+            _ => without_credentials(&self.0),
         }
     }
 }

@@ -25,7 +25,7 @@ const SAMPLE: Share = match Share::from_permille(100) {
 pub struct Tracing {
     /// The collector, as in `http://127.0.0.1:4318`; `/v1/traces` is meant where it has no path. Else as
     /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` say.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::web_url::shown")]
     pub endpoint: Option<String>,
     /// Headers that the collector wants, such as a key. Best given as `${NAME}`.
     pub headers: BTreeMap<String, Secret>,

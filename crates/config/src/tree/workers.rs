@@ -268,7 +268,7 @@ pub struct Termination {
     /// Whose metadata service is asked.
     pub cloud: Cloud,
     /// The service's address, where it is not the cloud's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::web_url::shown")]
     pub endpoint: Option<String>,
     /// How often it is asked.
     pub interval: TimeSpan,
