@@ -184,6 +184,9 @@ pub(crate) fn fill_in(root: &mut Node, source: &Source, variables: &Variables) -
             Ok(filled) => node.value = Value::Loose(filled),
             Err((reference, wrong)) => {
                 let origin = Origin::Spot(narrowed(*spot, source, &reference));
+                // A secret may look like a variable.
+                let is_secret = source.is_secret(*spot) && reference.ends_with('}');
+                let wrong = if is_secret { wrong.without(&reference) } else { wrong };
                 faults.push(ConfigError::new(source, &origin, wrong));
             }
         }

@@ -24,8 +24,25 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn new(source: &Source, origin: &Origin, wrong: Wrong) -> Self {
+        Self::quoting(source, origin, KeyQuote::All, wrong)
+    }
+
+    /// A fault that quotes no more than that of its line.
+    pub(crate) fn quoting(
+        source: &Source,
+        origin: &Origin,
+        quoted: KeyQuote,
+        wrong: Wrong,
+    ) -> Self {
         let (spot, variable) = match origin {
-            Origin::Spot(spot) => (Some((*spot, source.line(*spot))), None),
+            Origin::Spot(spot) => {
+                let until = match quoted {
+                    KeyQuote::All => None,
+                    KeyQuote::Name => Some(spot.column.saturating_add(spot.width)),
+                    KeyQuote::Nothing => Some(spot.column),
+                };
+                (Some((*spot, source.line(*spot, until))), None)
+            }
             Origin::Variable(name) => (None, Some(name.clone())),
             Origin::Whole => (None, None),
         };
@@ -139,6 +156,16 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
+/// What a fault may quote of the line of a key, beside what is a secret by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyQuote {
+    All,
+    /// The name, and not its value.
+    Name,
+    /// Not even the name.
+    Nothing,
+}
+
 /// A sentence about a fault, and what was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
@@ -159,6 +186,11 @@ impl Wrong {
             Some((message, expected)) => Self::new(message, expected),
             None => Self { message: text, expected: None },
         }
+    }
+
+    /// The same without a part of what was written.
+    pub(crate) fn without(self, part: &str) -> Self {
+        Self { message: self.message.replace(part, "${…}"), ..self }
     }
 
     /// More values than a configuration has, or deeper ones.
@@ -200,6 +232,24 @@ pub(crate) enum Unread {
 }
 
 impl Unread {
+    /// What may be quoted of the line: the value of an unknown key is a secret where its name may be that of one.
+    pub(crate) fn quoted(&self, path: &[Step]) -> KeyQuote {
+        let Self::UnknownKey { found, known } = self else { return KeyQuote::All };
+        let may_be_secret = secrets::leads_to_secret(path)
+            && nearest(found, known).is_none_or(|meant| {
+                let meant: Vec<Step> = path.iter().cloned().chain([Step::from(meant)]).collect();
+                secrets::is_secret(&meant) || secrets::leads_to_secret(&meant)
+            });
+        // In a list of keys, what is like no name of ours may be a key itself.
+        let is_key = path.first() == Some(&Step::from("keys"))
+            && !found.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+        match (may_be_secret, is_key) {
+            (true, true) => KeyQuote::Nothing,
+            (true, false) => KeyQuote::Name,
+            (false, _) => KeyQuote::All,
+        }
+    }
+
     /// As told to a person; `path` leads to the value, or for an unknown key to its table.
     pub(crate) fn told(&self, path: &[Step]) -> Wrong {
         let value = node::shown(path);
@@ -208,7 +258,11 @@ impl Unread {
             Self::UnknownKey { found, known } => {
                 let room = if value.is_empty() { String::new() } else { format!(" in `{value}`") };
                 let meant = did_you_mean(found, known);
-                Wrong::new(format!("unknown key `{found}`{room}{meant}"), one_of(known))
+                let name = match self.quoted(path) {
+                    KeyQuote::Nothing => REDACTED.to_owned(),
+                    KeyQuote::All | KeyQuote::Name => format!("`{found}`"),
+                };
+                Wrong::new(format!("unknown key {name}{room}{meant}"), one_of(known))
             }
             Self::UnknownWord { found, known } => {
                 let meant = did_you_mean(found, known);
@@ -246,14 +300,16 @@ fn one_of(known: &[&str]) -> String {
 
 /// `; did you mean …?` when one of `known` is close to what was written.
 pub(crate) fn did_you_mean<T: AsRef<str>>(found: &str, known: &[T]) -> String {
+    nearest(found, known).map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
+}
+
+/// That of `known` which was probably meant.
+fn nearest<'a, T: AsRef<str>>(found: &str, known: &'a [T]) -> Option<&'a str> {
     let written = found.to_lowercase().replace('-', "_");
     let plain = |word: &str| word.to_lowercase().replace('-', "_");
     let distance = |word: &str| strsim::damerau_levenshtein(&written, &plain(word));
     let nearest = known.iter().map(AsRef::as_ref).min_by_key(|word| distance(word));
     // A third of the letters wrong is a slip; more is another word.
     let slip = (written.chars().count() / 3).max(1);
-    match nearest {
-        Some(word) if distance(word) <= slip => format!("; did you mean `{word}`?"),
-        _ => String::new(),
-    }
+    nearest.filter(|word| distance(word) <= slip)
 }

@@ -16,7 +16,7 @@ use crate::node::{Node, Value};
 use crate::place::Source;
 use crate::tree::Config;
 use crate::worker_source::WorkerSource;
-use crate::{read, toml_file, yaml};
+use crate::{read, secrets, toml_file, yaml};
 
 /// Maximum bytes of a configuration file.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -121,6 +121,7 @@ impl Loader {
     pub(crate) fn parse(&self, text: String) -> Result<Loaded, ConfigErrors> {
         let source = Source::new(self.place(), text);
         let mut root = self.tree(&source)?;
+        let source = source.hiding(secrets::stretches(&root));
         environment::override_values(&mut root, &source, &self.variables)?;
         let unset = environment::fill_in(&mut root, &source, &self.variables);
         if !unset.is_empty() {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::quoting::{REDACTED, begins_with_name, blotted};
+use crate::quoting::{REDACTED, begins_with_name, blotted, cut, guarded};
 
 /// A stretch of one line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,51 @@ pub(crate) enum Origin {
     Whole,
 }
 
+/// A character of the file, in the order of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    /// From one.
+    pub(crate) line: usize,
+    /// In characters, from one.
+    pub(crate) column: usize,
+}
+
+impl Position {
+    /// Behind all text.
+    pub(crate) const END: Self = Self { line: usize::MAX, column: usize::MAX };
+}
+
+/// A part of the file that is a secret: from behind its key to where the next value begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) begin: Position,
+    pub(crate) end: Position,
+}
+
+impl Stretch {
+    fn holds(&self, spot: Spot) -> bool {
+        let at = Position { line: spot.line, column: spot.column };
+        self.begin <= at && at < self.end
+    }
+
+    /// Whether a line goes on with a secret that began above it.
+    fn covers(&self, number: usize, line: &str) -> bool {
+        let is_below = self.begin.line < number;
+        // On its last line, more than blanks and the marks of lists and tables stand before the next value.
+        let mut before = line.chars().take(self.end.column.saturating_sub(1));
+        let is_end = number == self.end.line && before.any(|letter| !" -[{?".contains(letter));
+        is_below && (number < self.end.line || is_end)
+    }
+}
+
 /// The text of a configuration file and what it is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
     quoted: Quoted,
+    /// The parts that are secrets; none before the text has been read, and their places are not known.
+    secrets: Option<Vec<Stretch>>,
 }
 
 /// Which lines a fault may quote.
@@ -48,41 +87,42 @@ enum Quoted {
 
 impl Source {
     pub(crate) fn new(path: &Path, text: String) -> Self {
-        Self { path: path.to_owned(), text, quoted: Quoted::All }
+        Self { path: path.to_owned(), text, quoted: Quoted::All, secrets: None }
     }
 
     /// The text of a file of keys.
     pub(crate) fn of_keys(path: &Path, text: String) -> Self {
-        Self { path: path.to_owned(), text, quoted: Quoted::Named }
+        Self { path: path.to_owned(), text, quoted: Quoted::Named, secrets: None }
     }
 
-    /// The line that a spot is in, with secrets blotted out.
-    pub(crate) fn line(&self, spot: Spot) -> String {
-        let line = self.text.lines().nth(spot.line.saturating_sub(1)).unwrap_or_default();
+    /// The same text, now that it has been read and the places of its secrets are known.
+    pub(crate) fn hiding(self, secrets: Vec<Stretch>) -> Self {
+        Self { secrets: Some(secrets), ..self }
+    }
+
+    /// Whether a secret stands at a spot.
+    pub(crate) fn is_secret(&self, spot: Spot) -> bool {
+        self.secrets.iter().flatten().any(|secret| secret.holds(spot))
+    }
+
+    /// The line that a spot is in, with secrets blotted out, and all that follows from column `until` on.
+    pub(crate) fn line(&self, spot: Spot, until: Option<usize>) -> String {
+        let above = spot.line.saturating_sub(1);
+        let line = self.text.lines().nth(above).unwrap_or_default();
         let line = line.trim_end().replace('\t', " ");
         if self.quoted == Quoted::Named && !begins_with_name(&line) {
             return REDACTED.to_owned();
         }
-        if self.is_bare_key(spot) {
-            return format!("{}- {REDACTED}", &line[..line.len() - line.trim_start().len()]);
-        }
-        blotted(&line)
-    }
-
-    /// Whether a line is an item without a name of the list `keys`: a key where a table should be.
-    fn is_bare_key(&self, spot: Spot) -> bool {
-        let indent = |line: &str| line.len() - line.trim_start().len();
-        let above: Vec<&str> = self.text.lines().take(spot.line).collect();
-        let Some((own, above)) = above.split_last() else { return false };
-        if !own.trim_start().starts_with('-') || own.contains(": ") {
-            return false;
-        }
-        let is_head = |line: &&&str| {
-            let item = line.trim_start().starts_with('-');
-            !line.trim().is_empty() && !item && indent(line) <= indent(own)
+        let Some(secrets) = &self.secrets else {
+            let above: Vec<&str> = self.text.lines().take(above).collect();
+            return guarded(&line, &above);
         };
-        let head = above.iter().rev().find(is_head);
-        head.is_some_and(|head| head.trim_start().starts_with("keys:"))
+        if secrets.iter().any(|secret| secret.covers(spot.line, &line)) {
+            return REDACTED.to_owned();
+        }
+        let begins = secrets.iter().filter(|secret| secret.begin.line == spot.line);
+        let first = begins.map(|secret| secret.begin.column).chain(until).min();
+        blotted(&first.map_or_else(|| line.clone(), |column| cut(&line, column)))
     }
 }
 

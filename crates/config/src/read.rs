@@ -21,7 +21,7 @@ pub(crate) fn read<T: DeserializeOwned>(root: &Node, source: &Source) -> Result<
         let Inner { what, origin, mut path } = *fault.0;
         path.reverse();
         let origin = origin.unwrap_or(Origin::Whole);
-        ConfigError::new(source, &origin, what.told(&path)).into()
+        ConfigError::quoting(source, &origin, what.quoted(&path), what.told(&path)).into()
     })
 }
 

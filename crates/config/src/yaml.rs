@@ -56,8 +56,9 @@ fn told(mut error: &Error) -> Wrong {
         Error::MultipleDocuments { .. } => {
             Wrong::new("a second document begins", "expected one document, without a `---` in it")
         }
-        Error::NonFiniteFloat { value, .. } => {
-            Wrong::new(format!("`{value}` is not a number"), "expected a finite one")
+        // Without the number: a secret of hexadecimal digits may look like one, as in `1e999`.
+        Error::NonFiniteFloat { .. } => {
+            Wrong::new("the value is not a finite number", "expected one; text goes in quotes")
         }
         other => Wrong {
             message: format!("not YAML: {}", UserMessageFormatter.format_message(other)),

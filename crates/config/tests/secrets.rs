@@ -99,7 +99,12 @@ fn printed(name: &str, file: &str) -> String {
         Ok(Loaded { config, .. }) => {
             format!("{}\n{}", config.effective_yaml(), config.effective_json())
         }
-        Err(errors) => format!("{errors}\n{}", errors.summary()),
+        Err(errors) => {
+            // The folder's name is made of random letters.
+            let file = errors.iter().next().map(|error| error.file().display().to_string());
+            let told = format!("{errors}\n{}", errors.summary());
+            told.replace(&file.unwrap_or_default(), name)
+        }
     }
 }
 
@@ -110,6 +115,19 @@ fn every_secret_of_the_schema_has_a_place_here() {
     of_schema(&schema, &schema, "", &mut found);
     let places: BTreeSet<String> = places().into_iter().map(|place| place.path).collect();
     assert_eq!(found, places);
+}
+
+/// A file with a value in the place of its `@`. Further lines of the value are indented as it is.
+fn written(file: &str, value: &str) -> String {
+    let line = file.lines().find(|line| line.contains('@')).unwrap_or_default();
+    let indent = line.len() - line.trim_start_matches([' ', '-']).len() + 2;
+    file.replace('@', &value.replace('\n', &format!("\n{}", " ".repeat(indent))))
+}
+
+#[track_caller]
+fn is_not_printed(name: &str, file: &str) {
+    let printed = printed(name, file);
+    assert!(!printed.contains("hunter2") && !printed.contains("4711"), "{file}\n{printed}");
 }
 
 #[test]
@@ -123,9 +141,124 @@ fn a_secret_of_the_wrong_type_is_refused_without_its_value() {
             "[4711]",
             "{a: 4711}",
         ] {
-            let said = messages(&file.replace('@', value));
+            let file = written(&file, value);
+            let said = messages(&file);
             assert!(said.contains("is (redacted)") && !said.contains("4711"), "{path}: {said}");
+            is_not_printed("a.yaml", &file);
         }
+    }
+}
+
+/// Ways to write a value in YAML, and to slip.
+const IN_YAML: &[&str] = &[
+    "hunter2",
+    "hunter2 hunter2 hunter2",
+    "hunter2hunter2hunter2\u{e9}",
+    "\"hunter2 hunter2\\u00e9\"",
+    "|\nhunter2 hunter2 \u{e9}",
+    "|\nhunter2: hunter2",
+    ">-\nhunter2\nhunter2",
+    "\"hunter2\nhunter2 \u{e9}\"",
+    "'hunter2\nhunter2 \u{e9}'",
+    "hunter2\nhunter2 \u{e9}",
+    "\nhunter2 \u{e9}",
+    "&a hunter2 \u{e9}",
+    "!!str hunter2 \u{e9}",
+    "${1st:-hunter2}",
+    "\"hunter2${hunter2 hunter2}\"",
+    "\"hunter2${\"",
+    "[hunter2]",
+    "{hunter2: hunter2}",
+    "[[hunter2, hunter2], hunter2]",
+    "1e47114711",
+    ".4711",
+    "!!int hunter2",
+    "\"hunter2",
+    "'hunter2",
+    "\"hunter2\" hunter2",
+    "\"hunter2\\q\"",
+    "hunter2: hunter2",
+    "|\nhunter2\n\u{7f}hunter2",
+    "|hunter2",
+    "[hunter2",
+    "{hunter2",
+    "- hunter2",
+    "*hunter2",
+    "%hunter2",
+    "`hunter2",
+    "@hunter2",
+];
+
+#[test]
+fn a_secret_is_not_printed_however_it_is_written_in_yaml() {
+    for Place { file, .. } in places() {
+        for value in IN_YAML {
+            let file = written(&file, value);
+            is_not_printed("a.yaml", &file);
+            // Beside what is wrong elsewhere.
+            is_not_printed("a.yaml", &format!("{file}\nscrape: {{interval: 0s}}\n"));
+            is_not_printed("a.yaml", &format!("listen: here\n{file}\n"));
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_not_printed_however_it_is_written_in_toml() {
+    for file in [
+        "[admin]\ntoken = @\n",
+        "[[keys]]\ntenant = 'a'\nkey = @\n",
+        "[tracing.headers]\nauthorization = @\n",
+        "[tracing]\nheaders = {x-team = @}\n",
+        "tracing.headers.x-team = @\n",
+        "[[workers]]\nurl = 'http://a:1'\napi_key = @\n",
+        "[isolation]\nsalt_secret = @\n",
+    ] {
+        for value in [
+            "\"hunter2 \u{e9}\"",
+            "'''\nhunter2 hunter2 \u{e9}'''",
+            "4711471147114711471147114711",
+            "4711.4711",
+            "[\"hunter2\"]",
+            "{hunter2 = 1}",
+            "hunter2",
+            "\"hunter2",
+            "\"hunter2\\q\"",
+            "\"\"\"\nhunter2\n\\qhunter2\"\"\"",
+            "\"\"\"\nhunter2 = \\q\"\"\"",
+            "[\n\"hunter2\",\n",
+        ] {
+            is_not_printed("a.toml", &file.replace('@', value));
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_not_printed_beside_a_fault_or_under_another_name() {
+    for file in [
+        "hunter2\n",
+        "token: hunter2\n",
+        "salt_secret: hunter2\n",
+        "admin:\n  tokn: hunter2\n",
+        "admin:\n  passphrase: hunter2\n",
+        "admin: {token: hunter2, hosts: ['http://a']}\n",
+        "admin: {token: \"hunter2\n  hunter2\", hosts: ['http://a']}\n",
+        "isolation:\n  salt_secrt: hunter2\n",
+        "keys: [{key: hunter2, tenant: ''}]\n",
+        "keys:\n  - hunter2\n",
+        "keys:\n- hunter2\n- hunter2\n",
+        "keys:\n  sk-hunter2: acme\n",
+        "keys:\n  - sk-hunter2: acme\n",
+        "keys:\n  - {tenant: acme, key:\n      hunter2, nme: [a}\n",
+        "kyes: [hunter2]\n",
+        "store: {uri: hunter2}\n",
+        "tracing:\n  x-team: hunter2\n",
+        "tracing:\n  headers:\n    - x-team: hunter2\n",
+        "tracing:\n  headers:\n    x-team: hunter2\n    x-other: \"\\u00e9\"\n",
+        "tracing:\n  headers: {x-team: hunter2: hunter2}\n",
+        "workers: [{api_key: hunter2, url: 'ftp://a'}]\n",
+        "workers: [{url: 'http://a:1', apikey: hunter2}]\n",
+    ] {
+        is_not_printed("a.yaml", file);
     }
 }
 

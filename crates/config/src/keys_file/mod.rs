@@ -18,7 +18,7 @@ use crate::load::text_of;
 use crate::node::{Entry, Node, Value};
 use crate::place::{Origin, Source};
 use crate::tree::Key;
-use crate::{read, yaml};
+use crate::{read, secrets, yaml};
 
 /// Maximum bytes of a keys file; ten thousand keys of usual length take a third of it.
 pub const KEYS_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -66,14 +66,15 @@ impl KeysFile {
         if list.value == Value::Null {
             list.value = Value::List(Vec::new());
         }
-        let is_list = matches!(list.value, Value::List(_));
+        let (origin, is_list) = (list.origin.clone(), matches!(list.value, Value::List(_)));
+        let entry = Entry { key: "keys".to_owned(), key_origin: Origin::Whole, node: list };
+        let root = Node { value: Value::Table(vec![entry]), origin: Origin::Whole };
+        let source = source.hiding(secrets::stretches(&root));
         if !is_list {
             let expected = "expected a list, each with `key_sha256` and `tenant`";
             let wrong = Wrong::new("the file holds no list of keys", expected);
-            return Err(ConfigError::new(&source, &list.origin, wrong).into());
+            return Err(ConfigError::new(&source, &origin, wrong).into());
         }
-        let entry = Entry { key: "keys".to_owned(), key_origin: Origin::Whole, node: list };
-        let root = Node { value: Value::Table(vec![entry]), origin: Origin::Whole };
         let Listed { keys } = read::read(&root, &source)?;
         let faults = check::check_keys_file(&keys, others, &root, &source);
         if !faults.is_empty() {

@@ -50,7 +50,7 @@ isolation:
         "
 bad.yaml:3:16: `isolation.salt_secret` is too short to be a secret
   |
-3 |   salt_secret: ${SECRET}
+3 |   salt_secret: (redacted)
   |                ^^^^^^^^^
   = expected at least 16 characters, as `openssl rand -hex 32` prints
 ",
