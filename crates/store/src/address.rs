@@ -144,12 +144,20 @@ impl fmt::Display for Place {
     }
 }
 
-/// An address without what stands before its last `@`.
+/// An address without what stands before its last `@` and without a query, in which clients of Redis look for a
+/// password as well.
 fn redacted(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
-        (None, Some((_, rest))) => format!("…@{rest}"),
-        (_, None) => url.to_owned(),
+    let scheme = url.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
+    let scheme = scheme.unwrap_or_default();
+    let (login, place) = match url.rsplit_once('@') {
+        // Where the `@` belongs to a query, what is behind it does too.
+        Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}…"),
+        Some((_, place)) => (format!("{scheme}…@"), place),
+        None => (String::new(), url),
+    };
+    match place.split_once(['?', '#']) {
+        Some((place, _)) => format!("{login}{place}?…"),
+        None => format!("{login}{place}"),
     }
 }
 
@@ -272,6 +280,9 @@ mod tests {
         check("redis://me:s3cret@h:x", "redis://…@h:x: its port is no number from 1 to 65535");
         check("redis://", "redis://: it has no host");
         check("redis://h/x", "redis://h/x: its database is no number");
+        check("redis://h/0?password=s3cret", "redis://h/0?…: it has a query");
+        check("redis://me:p@h?s3cret", "redis://…@h?…: it has a query");
+        check("redis://h?password=s3@cret", "redis://…: it has a query");
         check("redis+sentinel://a:1", "redis+sentinel://a:1: it names no service");
         check(
             "redis+cluster://a:1/2",
