@@ -134,4 +134,15 @@ mod tests {
         assert!(section.text().contains("2:10: unknown key `intervall`"), "{}", section.text());
         assert_eq!(section.view["problems"].as_array().map(Vec::len), Some(1));
     }
+
+    #[test]
+    fn a_secret_that_is_wrong_is_no_part_of_the_report() {
+        let (section, _folder) =
+            found("workers: [{url: 'http://a:1', api_key: 4711471147114711}]\n");
+        let all = format!("{}{}", section.text(), section.view);
+        assert!(
+            all.contains("`workers[0].api_key` is (redacted)") && !all.contains("4711"),
+            "{all}"
+        );
+    }
 }
