@@ -28,8 +28,11 @@ use self::state::{Phase, State};
 use crate::fleet::{Fleet, Worker, WorkerId};
 use crate::restart::Backoff;
 
-/// A reading is no evidence any more once it is this old.
+/// A reading is no evidence any more once it is this old, unless the next one is not due yet.
 pub const READING_STALE_AFTER: Micros = Micros::new(60_000_000);
+
+/// Where readings are rare, one is evidence until so many more should have come.
+const READINGS_MISSED: u64 = 3;
 
 /// When a worker is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,16 @@ pub struct Reading {
     pub memory_permille: u16,
     /// Share of the worker's cache in use then, in thousandths.
     pub kv_permille: u16,
+    /// How soon the next one is due.
+    pub every: Micros,
+}
+
+impl Reading {
+    /// Whether it is evidence still.
+    fn is_fresh(&self, now: Instant) -> bool {
+        let rare = Micros::new(self.every.get().saturating_mul(READINGS_MISSED));
+        now.since(self.at) <= READING_STALE_AFTER.max(rare)
+    }
 }
 
 /// What the shell knows of a worker's place.

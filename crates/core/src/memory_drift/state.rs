@@ -2,7 +2,7 @@
 
 use overdraft_units::{Instant, Micros};
 
-use super::{FragmentSettings, Outcome, READING_STALE_AFTER, Reading, Step};
+use super::{FragmentSettings, Outcome, Reading, Step};
 use crate::fleet::Worker;
 use crate::restart::Restarts;
 
@@ -89,13 +89,14 @@ impl State {
             self.begin_anew();
             return None;
         }
-        let fresh =
-            self.reading.is_some_and(|reading| now.since(reading.at) <= READING_STALE_AFTER);
-        if !fresh {
+        let Some(reading) = self.reading.filter(|reading| reading.is_fresh(now)) else {
             self.past_since = None;
-        }
+            return None;
+        };
         let past_since = self.past_since?;
-        let due = settings.lasting <= now.since(past_since) && self.not_before <= now;
+        // One reading alone may be of a peak, however long the next one takes to come.
+        let lasts = past_since < reading.at && settings.lasting <= now.since(past_since);
+        let due = lasts && self.not_before <= now;
         // One that drains already is somebody else's business.
         if !due || !may_begin || worker.is_draining() {
             return None;

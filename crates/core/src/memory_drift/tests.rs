@@ -33,6 +33,8 @@ struct Story {
     ids: Vec<WorkerId>,
     pools: Vec<u8>,
     cure: Cure,
+    /// From one reading to the next.
+    every: Micros,
 }
 
 impl Story {
@@ -42,7 +44,8 @@ impl Story {
             (0..).zip(pools).map(|(tag, _)| fleet.join(tag).unwrap()).collect();
         let pools = pools.to_vec();
         let (watch, settings) = (Watch::default(), settings());
-        let mut story = Self { fleet, watch, settings, ids, pools, cure: Cure::Restart };
+        let (cure, every) = (Cure::Restart, seconds(10));
+        let mut story = Self { fleet, watch, settings, ids, pools, cure, every };
         for worker in 0..story.ids.len() {
             story.up(worker, 0);
             story.read(worker, 0, 500);
@@ -66,7 +69,8 @@ impl Story {
 
     fn read_with_kv(&mut self, worker: usize, second: u64, (memory, kv): (u16, u16)) {
         let id = self.ids[worker];
-        let reading = Reading { at: at(second), memory_permille: memory, kv_permille: kv };
+        let (at, every) = (at(second), self.every);
+        let reading = Reading { at, memory_permille: memory, kv_permille: kv, every };
         self.watch.read(id, self.fleet.worker(id), reading, &self.settings);
     }
 
@@ -177,6 +181,25 @@ fn old_readings_are_no_evidence() {
     story.check(141, &[]);
     story.read(0, 142, 650);
     story.check(142, &[]);
+}
+
+#[test]
+fn a_drift_that_rare_readings_show_is_mended_as_well() {
+    let mut story = Story::new(&[0, 0]);
+    story.every = seconds(120);
+    story.read(0, 140, 650);
+    for second in 140..260 {
+        story.check(second, &[]);
+    }
+    story.read(0, 260, 650);
+    story.check(260, &[(0, DRAIN), (0, Step::Restart)]);
+    // Three are missing.
+    let mut story = Story::new(&[0, 0]);
+    story.every = seconds(120);
+    story.read(0, 140, 650);
+    story.check(501, &[]);
+    story.read(0, 502, 650);
+    story.check(502, &[]);
 }
 
 #[test]

@@ -5,11 +5,13 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::memory_drift::Reading;
+use overdraft_units::Micros;
 use overdraft_wire::prometheus::memory::{MemoryError, memory_permille};
 use tokio::time::sleep;
 
@@ -50,7 +52,7 @@ async fn read(fleet: &Fleet, worker: WorkerId, source: Option<&MemorySource>) ->
         let name = fleet.dispatcher.upstream(worker);
         match looked {
             Ok(memory_permille) => {
-                note(fleet, worker, memory_permille);
+                note(fleet, worker, memory_permille, source.interval);
                 if !known {
                     tracing::info!(worker = name.name(), "memory of the worker is known again");
                 }
@@ -86,12 +88,13 @@ async fn look(fleet: &Fleet, source: &MemorySource) -> Result<u16, MemoryFault> 
     Ok(memory_permille(&page, &source.names, &source.labels)?)
 }
 
-fn note(fleet: &Fleet, id: WorkerId, memory_permille: u16) {
+fn note(fleet: &Fleet, id: WorkerId, memory_permille: u16, interval: Duration) {
     let settings = fleet.settings().repair;
     let at = fleet.dispatcher.clock.now();
     let router = fleet.dispatcher.view();
     let worker = router.fleet().worker(id);
     let kv_permille = worker.scraped().and_then(|scraped| scraped.kv_use_permille).unwrap_or(0);
-    let reading = Reading { at, memory_permille, kv_permille };
+    let every = Micros::from(interval);
+    let reading = Reading { at, memory_permille, kv_permille, every };
     fleet.repairs.watch().read(id, worker, reading, &settings);
 }
