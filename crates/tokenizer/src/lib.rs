@@ -19,7 +19,7 @@ mod tokenizer_json;
 pub use self::codec::{Detokenize, SpecialTokens, TextCodec};
 pub use self::document::{SourceError, TOKENIZER_DOCUMENT_BYTES_MAX, TokenizerDocument};
 pub use self::pieces::{PIECE_BYTES, PIECE_CACHE_BYTES, PieceCache, PieceCounts};
-pub use self::prompter::{Chat, PromptBound, Prompter, PrompterError};
+pub use self::prompter::{Chat, PromptBound, Prompter, PrompterError, UNCUT_BYTES_MAX};
 pub use self::template::{ChatInput, ChatTemplate, Rendered, TemplateError};
 pub use self::tokenizer::{
     ControlTokens, Detokenizer, Framing, Input, Metaspace, TokenKind, Tokenizer, TokenizerError,

@@ -32,7 +32,12 @@ pub struct Prompter {
     bound: Option<PromptBound>,
 }
 
-/// What text of a prompt is encoded: what is within either bound.
+/// Bytes without a place to cut that are encoded at most, however few tokens they may be: encoding them takes some
+/// 400 MiB of memory.
+pub const UNCUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// What text of a prompt is encoded: what is within either bound, and has no stretch of more than
+/// [`UNCUT_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptBound {
     /// Text is within if it may have no more tokens than this.
@@ -75,6 +80,17 @@ pub enum PrompterError {
         /// Tokens of the bound.
         most: Tokens,
     },
+    /// Its tokens may fit, but a stretch of it would take too much memory, and was not encoded.
+    #[error(
+        "the prompt has {bytes} bytes without a place to cut them; expected at most {most}: \
+         shorten them, or put words between them"
+    )]
+    Uncut {
+        /// Bytes of the longest stretch.
+        bytes: usize,
+        /// Bytes of a stretch at most.
+        most: usize,
+    },
 }
 
 impl From<PrompterError> for ApiError {
@@ -86,6 +102,7 @@ impl From<PrompterError> for ApiError {
                 Self::invalid("truncate_prompt_tokens", error.to_string())
             }
             PrompterError::TooLong { at_least, most } => Self::prompt_too_long(at_least, most),
+            error @ PrompterError::Uncut { .. } => Self::invalid("messages", error.to_string()),
         }
     }
 }
@@ -228,7 +245,7 @@ impl Prompter {
     /// The tokens of a chat.
     ///
     /// # Errors
-    /// [`PrompterError::Template`] and [`PrompterError::TooLong`].
+    /// [`PrompterError::Template`], [`PrompterError::TooLong`] and [`PrompterError::Uncut`].
     pub fn chat(
         &self,
         chat: &Chat<'_>,
@@ -250,7 +267,7 @@ impl Prompter {
     /// The tokens of a client's raw prompt, in which control tokens are recognised.
     ///
     /// # Errors
-    /// [`PrompterError::TooLong`].
+    /// [`PrompterError::TooLong`] and [`PrompterError::Uncut`].
     pub fn prompt(
         &self,
         text: &str,
@@ -281,17 +298,25 @@ impl Prompter {
         &self.pieces
     }
 
-    /// Refuses what is beyond both bounds.
+    /// Refuses what is beyond both bounds, and what no bound allows: a token may be 128 spaces, and so few tokens that
+    /// they fit may take gigabytes to find.
     fn check_length(&self, text: &str) -> Result<(), PrompterError> {
         let Some(PromptBound { tokens: most, uncut_bytes }) = self.bound else { return Ok(()) };
-        if text.len() <= uncut_bytes {
+        if text.len() <= uncut_bytes.min(UNCUT_BYTES_MAX) {
             return Ok(());
         }
         let at_least = self.tokenizer.tokens_at_least(text);
-        if at_least <= most || self.tokenizer.longest_uncut(text) <= uncut_bytes {
+        if at_least <= most && text.len() <= UNCUT_BYTES_MAX {
             return Ok(());
         }
-        Err(PrompterError::TooLong { at_least, most })
+        let bytes = self.tokenizer.longest_uncut(text);
+        if most < at_least && uncut_bytes < bytes {
+            return Err(PrompterError::TooLong { at_least, most });
+        }
+        if UNCUT_BYTES_MAX < bytes {
+            return Err(PrompterError::Uncut { bytes, most: UNCUT_BYTES_MAX });
+        }
+        Ok(())
     }
 
     fn framed(&self, input: Input<'_>, framing: Framing, salt: CacheSalt) -> Vec<TokenId> {

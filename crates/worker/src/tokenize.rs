@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use overdraft_engine::{Framing, SpecialTokens};
 use overdraft_http::{Body, reply};
 use overdraft_telemetry::unix_seconds;
-use overdraft_tokenizer::{Chat, PromptBound};
+use overdraft_tokenizer::{Chat, PromptBound, UNCUT_BYTES_MAX};
 use overdraft_units::{CacheSalt, TokenId};
 use overdraft_wire::request::TokenizeInput;
 use overdraft_wire::response::{DetokenizeResponse, TokenizeResponse, to_json};
@@ -16,15 +16,12 @@ use crate::worker::Worker;
 /// Pieces of these texts are shared with requests that bring no salt.
 const UNSALTED: CacheSalt = CacheSalt(0);
 
-/// Bytes without a place to cut that are tokenized, though they would not fit the context: encoding
-/// them takes some 400 MiB of memory.
-const UNCUT_BYTES_MAX: usize = 1024 * 1024;
-
 /// The tokens of a prompt or a chat.
 pub(crate) fn tokenize(worker: &Worker, body: &[u8]) -> Result<Vec<u8>, ApiError> {
     let request = TokenizeRequest::parse(body)?;
     worker.check_model(request.model.as_deref())?;
     let tokenizer = &worker.tokenizer;
+    // What would not fit the context is counted as well.
     let bound = PromptBound { tokens: worker.context(), uncut_bytes: UNCUT_BYTES_MAX };
     let prompter = worker.prompter.clone().within(bound);
     let rendering = &request.rendering;

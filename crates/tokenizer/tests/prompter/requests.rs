@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use overdraft_tokenizer::{
     ControlTokens, Framing, PieceCache, PromptBound, Prompter, PrompterError, SpecialTokens,
+    UNCUT_BYTES_MAX,
 };
 use overdraft_units::{CacheSalt, TokenId, Tokens};
 use overdraft_wire::ApiError;
 use overdraft_wire::Generation;
 use serde_json::{Value, json};
 
-use crate::support::chatting;
+use crate::support::{added, chatting, pairs, prompter};
 
 fn prompt(prompter: &Prompter, surface: Generation, body: &Value) -> Vec<TokenId> {
     prompter.prompt_of(body.to_string().as_bytes(), surface, 0).unwrap()
@@ -116,6 +117,26 @@ fn a_prompt_that_cannot_fit_is_refused_before_it_is_encoded() {
     assert!(512 < prompt(&roomy, Generation::Completion, &words).len());
     ask(&roomy, Generation::Chat, &chat).unwrap_err();
     ask(&prompter, Generation::Completion, &words).unwrap_err();
+}
+
+#[test]
+fn a_stretch_that_would_take_too_much_memory_is_refused_though_its_tokens_fit() {
+    let mut file = pairs();
+    let count = file["model"]["vocab"].as_object().unwrap().len();
+    let tokens = file["added_tokens"].as_array_mut().unwrap();
+    tokens.push(added(count + tokens.len(), &" ".repeat(128), false));
+    let most = Tokens::new(131_072);
+    let bound = PromptBound { tokens: most, uncut_bytes: 0 };
+    let prompter = prompter(&file, &Value::Null).unwrap().within(bound);
+    let spaces = " ".repeat(2 * UNCUT_BYTES_MAX);
+    assert!(prompter.tokenizer().tokens_at_least(&spaces) < most);
+    let error = prompter.prompt(&spaces, Framing::Added, CacheSalt(0)).unwrap_err();
+    let expected = PrompterError::Uncut { bytes: spaces.len(), most: UNCUT_BYTES_MAX };
+    assert_eq!(error, expected);
+    assert_eq!(prompter.pieces().counts().misses, 0, "nothing was encoded");
+    let error = ApiError::from(error);
+    assert_eq!((error.status(), error.param.as_deref()), (400, Some("messages")));
+    assert!(error.message.contains("2097152 bytes without a place to cut"), "{error}");
 }
 
 #[test]
