@@ -26,7 +26,8 @@ pub(crate) fn check(
     if is_operator(worker.admin_token.as_deref(), exchange, head) {
         return Ok(());
     }
-    let why = "orders are for operators; expected the token of `--admin-token` as `authorization:                Bearer …`, or, where none is set, a request over the loopback interface";
+    let why = "orders are for operators; expected the token of `--admin-token` as \
+               `authorization: Bearer …`, or, where none is set, a request over the loopback interface";
     Err(ApiError::new(ErrorKind::PermissionDenied, why.to_owned()))
 }
 

@@ -137,7 +137,8 @@ async fn without_a_token_orders_come_from_this_machine_and_for_nobody_else() {
     let forwarded = "x-forwarded-for: 203.0.113.9\r\n";
     let reply = worker.post_with(forwarded, "/admin/speculation", &order).await;
     assert_eq!(reply.status, 403);
-    assert!(reply.body.contains("`--admin-token`"), "{}", reply.body);
+    let expected = "`--admin-token` as `authorization: Bearer …`";
+    assert!(reply.body.contains(expected), "{}", reply.body);
     assert_eq!(worker.post("/admin/speculation", &order).await.status, 200);
 }
 
