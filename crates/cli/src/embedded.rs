@@ -356,7 +356,9 @@ fn file(path: &Path, settings: &ModelSettings) -> Result<Opened, Fault> {
 fn dress(shown: &str, model: Model) -> Result<Opened, Fault> {
     let source = tokenizer::source_from_metadata(&model.metadata)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;
-    let document = TokenizerDocument::new(&source, tokenizer::template_text(&model.metadata));
+    let usual = tokenizer::template_text(&model.metadata);
+    let of_tools = tokenizer::tool_template_text(&model.metadata);
+    let document = TokenizerDocument::with_tools(&source, usual, of_tools);
     let tokens = source.tokens.clone();
     let tokenizer = Tokenizer::new(source)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;

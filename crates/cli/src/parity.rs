@@ -96,6 +96,7 @@ type Answer = Result<(StatusCode, Bytes), ask::AskError>;
 #[derive(Default)]
 struct Facts {
     prompter: Option<Arc<Prompter>>,
+    /// The text of the chat template and, behind it, of that for requests with tools.
     template: Option<String>,
     probes: Option<Vec<Value>>,
 }
@@ -169,7 +170,10 @@ async fn facts(config: &Config, model: &str, place: Option<&Place>) -> Facts {
     let Some(document) = document else { return Facts { probes, ..Facts::default() } };
     let reading = tokio::task::spawn_blocking(move || {
         let written: Option<Value> = serde_json::from_slice(&document).ok();
-        let template = written.and_then(|it| it["chat_template"].as_str().map(str::to_owned));
+        let template = written.and_then(|it| {
+            let of_tools = it["tool_template"].as_str().unwrap_or_default();
+            it["chat_template"].as_str().map(|usual| format!("{usual}\0{of_tools}"))
+        });
         let prompter = Prompter::from_document(&document, pieces).ok().map(Arc::new);
         (prompter, template)
     });

@@ -65,7 +65,7 @@ pub fn from_metadata(metadata: &Metadata) -> Result<Tokenizer, FileTokenizerErro
     Ok(Tokenizer::new(source_from_metadata(metadata)?)?)
 }
 
-/// The chat template in a model's file.
+/// The chat template in a model's file, with that of requests with tools if it has two.
 ///
 /// # Errors
 /// [`TemplateError::Syntax`]; an entry of the wrong type counts as no template.
@@ -73,12 +73,18 @@ pub fn template_from_metadata(
     metadata: &Metadata,
     tokenizer: &Tokenizer,
 ) -> Result<ChatTemplate, TemplateError> {
-    ChatTemplate::new(template_text(metadata), tokenizer)
+    ChatTemplate::new(template_text(metadata), tokenizer)?.with_tools(tool_template_text(metadata))
 }
 
 /// The text of the chat template in a model's file, if it has one.
 pub fn template_text(metadata: &Metadata) -> Option<&str> {
     metadata.text("tokenizer.chat_template").unwrap_or_default()
+}
+
+/// The text of the template for requests with tools, if the model's file has one beside the usual one, as those of
+/// Hermes and Command R have.
+pub fn tool_template_text(metadata: &Metadata) -> Option<&str> {
+    metadata.text("tokenizer.chat_template.tool_use").unwrap_or_default()
 }
 
 /// The description of the tokenizer in a model's file.

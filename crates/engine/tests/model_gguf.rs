@@ -10,6 +10,7 @@ use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use overdraft_engine::gguf::{Gguf, OpenError};
+use overdraft_engine::tokenizer;
 use proptest::prelude::*;
 
 fn tensor(rows: usize, columns: usize, kind: GgmlDType) -> QTensor {
@@ -58,6 +59,20 @@ fn reads_what_candle_writes() {
         let ours = gguf.tensor(name, &info.shape).unwrap();
         assert_eq!(ours.bytes, theirs.data().unwrap(), "{name}");
     }
+}
+
+#[test]
+fn a_template_for_requests_with_tools_is_read_beside_the_usual_one() {
+    let entry = |key: &str, text: &str| (key.to_owned(), Value::String(text.to_owned()));
+    let metadata = [
+        entry("general.architecture", "llama"),
+        entry("tokenizer.chat_template", "usual"),
+        entry("tokenizer.chat_template.tool_use", "tools"),
+    ];
+    let tensors = [("one".to_owned(), tensor(3, 256, GgmlDType::Q4K))];
+    let gguf = Gguf::open(model_support::write(&metadata, &tensors)).unwrap();
+    assert_eq!(tokenizer::template_text(gguf.metadata()), Some("usual"));
+    assert_eq!(tokenizer::tool_template_text(gguf.metadata()), Some("tools"));
 }
 
 #[test]

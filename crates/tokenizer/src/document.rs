@@ -1,9 +1,9 @@
 //! Tokenizer document: a worker's tokenizer as JSON (`GET /tokenizer_source`).
 //!
-//! `{"version": 1, "source": {…}, "chat_template": "…" or null, "digest": "…"}`. The digest names the
-//! tokenizer and the template: equal digests, equal prompts. **Invariant:** a document that is read is
-//! the one that was written, or an error; its size and the length of its tokens are bounded before
-//! anything is built of them.
+//! `{"version": 1, "source": {…}, "chat_template": "…" or null, "digest": "…"}`; version 2 has a `tool_template` as well.
+//! The digest names the tokenizer and the templates: equal digests, equal prompts. **Invariant:** a document that is
+//! read is the one that was written, or an error; its size and the length of its tokens are bounded before anything is
+//! built of them.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ pub const TOKENIZER_DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const CHAT_TEMPLATE_BYTES_MAX: usize = 1024 * 1024;
 /// The version of the document that is written and read.
 const VERSION: u32 = 1;
+/// That of one with a template for requests with tools, which older readers would leave out.
+const VERSION_OF_TOOLS: u32 = 2;
 
 /// A tokenizer cannot be read from where it was said to be.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +53,8 @@ pub enum SourceError {
     },
     /// Another version of the document.
     #[error(
-        "the tokenizer document has version `{found}`; expected {VERSION}: update the older side"
+        "the tokenizer document has version `{found}`; expected {VERSION} or {VERSION_OF_TOOLS}: \
+         update the older side"
     )]
     Version {
         /// The version it claims.
@@ -90,11 +93,22 @@ pub struct TokenizerDocument {
     digest: String,
 }
 
+/// A tokenizer and the texts of its chat templates, as a folder or a document has them.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) source: TokenizerSource,
+    pub(crate) chat_template: Option<String>,
+    /// That of requests with tools, if it is another one.
+    pub(crate) tool_template: Option<String>,
+}
+
 #[derive(Serialize)]
 struct Written<'a> {
     version: u32,
     source: &'a TokenizerSource,
     chat_template: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_template: Option<&'a str>,
     digest: &'a str,
 }
 
@@ -102,6 +116,7 @@ struct Written<'a> {
 struct Read {
     source: TokenizerSource,
     chat_template: Option<String>,
+    tool_template: Option<String>,
     digest: String,
 }
 
@@ -114,8 +129,18 @@ struct Versioned {
 impl TokenizerDocument {
     /// Writes what a model's file says about its tokenizer, and the text of its chat template.
     pub fn new(source: &TokenizerSource, chat_template: Option<&str>) -> Self {
-        let digest = digest(source, chat_template);
-        let written = Written { version: VERSION, source, chat_template, digest: &digest };
+        Self::with_tools(source, chat_template, None)
+    }
+
+    /// The same of a model that may have another template for requests with tools.
+    pub fn with_tools(
+        source: &TokenizerSource,
+        chat_template: Option<&str>,
+        tool_template: Option<&str>,
+    ) -> Self {
+        let digest = digest(source, chat_template, tool_template);
+        let version = if tool_template.is_some() { VERSION_OF_TOOLS } else { VERSION };
+        let written = Written { version, source, chat_template, tool_template, digest: &digest };
         let json = serde_json::to_vec(&written).expect("strings, numbers and lists are JSON");
         Self { json: json.into(), digest }
     }
@@ -125,37 +150,42 @@ impl TokenizerDocument {
         &self.json
     }
 
-    /// Names the tokenizer and the template, in hexadecimal.
+    /// Names the tokenizer and the templates, in hexadecimal.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 }
 
 /// Reads a document.
-pub(crate) fn read(document: &[u8]) -> Result<(TokenizerSource, Option<String>), SourceError> {
+pub(crate) fn read(document: &[u8]) -> Result<Described, SourceError> {
     within("the tokenizer document", document.len(), TOKENIZER_DOCUMENT_BYTES_MAX)?;
     let malformed = |error: serde_json::Error| SourceError::Malformed {
         what: "the tokenizer document",
         reason: error.to_string(),
     };
     let Versioned { version } = serde_json::from_slice(document).map_err(malformed)?;
-    if version != VERSION {
+    if version != VERSION && version != VERSION_OF_TOOLS {
         return Err(SourceError::Version { found: version });
     }
-    let Read { source, chat_template, digest: found } =
+    let Read { source, chat_template, tool_template, digest: found } =
         serde_json::from_slice(document).map_err(malformed)?;
-    let expected = digest(&source, chat_template.as_deref());
+    let expected = digest(&source, chat_template.as_deref(), tool_template.as_deref());
     if found != expected {
         return Err(SourceError::Digest { found, expected });
     }
-    check_template(chat_template.as_deref())?;
-    Ok((source, chat_template))
+    let described = Described { source, chat_template, tool_template };
+    described.check_templates()?;
+    Ok(described)
 }
 
-/// Refuses a template that would take too long to prepare.
-pub(crate) fn check_template(chat_template: Option<&str>) -> Result<(), SourceError> {
-    let template = chat_template.map_or(0, str::len);
-    within("the chat template", template, CHAT_TEMPLATE_BYTES_MAX)
+impl Described {
+    /// Refuses templates that would take too long to prepare.
+    pub(crate) fn check_templates(&self) -> Result<(), SourceError> {
+        for template in [&self.chat_template, &self.tool_template].into_iter().flatten() {
+            within("the chat template", template.len(), CHAT_TEMPLATE_BYTES_MAX)?;
+        }
+        Ok(())
+    }
 }
 
 /// Refuses what is larger than `most`.
@@ -167,10 +197,19 @@ pub(crate) fn within(what: &str, bytes: usize, most: usize) -> Result<(), Source
     Err(SourceError::TooLarge { what: what.to_owned(), bytes, most })
 }
 
-fn digest(source: &TokenizerSource, chat_template: Option<&str>) -> String {
+fn digest(
+    source: &TokenizerSource,
+    chat_template: Option<&str>,
+    tool_template: Option<&str>,
+) -> String {
     let mut hasher = Xxh3::new();
     hasher.update(&source.digest().to_le_bytes());
     hasher.update(&[u8::from(chat_template.is_some())]);
     hasher.update(chat_template.unwrap_or_default().as_bytes());
+    if let Some(text) = tool_template {
+        // A byte that no text has tells where the other one ends.
+        hasher.update(&[u8::MAX]);
+        hasher.update(text.as_bytes());
+    }
     format!("{:032x}", hasher.digest128())
 }

@@ -1,7 +1,7 @@
 //! Tokenizer folder: reads Hugging Face's files of a model.
 //!
 //! `tokenizer.json` has the vocabulary, `tokenizer_config.json` names the tokens around a prompt and
-//! may hold the chat template, `chat_template.jinja` holds it otherwise and wins. What the result
+//! may hold the chat templates, files of their own hold them otherwise and win. What the result
 //! cannot express is an error, never a guess. **Invariant:** no file larger than its bound is read.
 
 use std::fs::File;
@@ -12,13 +12,15 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::document::{
-    CHAT_TEMPLATE_BYTES_MAX, SourceError, TOKENIZER_DOCUMENT_BYTES_MAX, check_template, within,
+    CHAT_TEMPLATE_BYTES_MAX, Described, SourceError, TOKENIZER_DOCUMENT_BYTES_MAX, within,
 };
 use crate::tokenizer::TokenizerSource;
 use crate::tokenizer_json::TokenizerJson;
 
 /// Bytes of a `tokenizer_config.json` at most; some list every added token again.
 const CONFIG_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The files of chat templates: the usual one, and that of requests with tools.
+const TEMPLATES: [&str; 2] = ["chat_template.jinja", "additional_chat_templates/tool_use.jinja"];
 /// Classes that build the frame of a prompt from their settings and not from `tokenizer.json`: a
 /// `bos` unless told otherwise, and no `eos` unless asked for.
 const FRAMING_CLASSES: [&str; 2] = ["LlamaTokenizer", "GemmaTokenizer"];
@@ -58,8 +60,8 @@ struct NamedTemplate {
     template: String,
 }
 
-/// Reads the description of a tokenizer and the text of its chat template.
-pub(crate) fn read(folder: &Path) -> Result<(TokenizerSource, Option<String>), SourceError> {
+/// Reads the description of a tokenizer and the texts of its chat templates.
+pub(crate) fn read(folder: &Path) -> Result<Described, SourceError> {
     let path = folder.join("tokenizer.json");
     let Some(vocabulary) = contents(&path, TOKENIZER_DOCUMENT_BYTES_MAX)? else {
         let reason = "there is no such file; expected one in Hugging Face's layout".to_owned();
@@ -72,22 +74,27 @@ pub(crate) fn read(folder: &Path) -> Result<(TokenizerSource, Option<String>), S
         })?,
         None => Config::default(),
     };
-    let template = contents(&folder.join("chat_template.jinja"), CHAT_TEMPLATE_BYTES_MAX)?;
-    let template = match template {
-        Some(bytes) => {
-            let text = String::from_utf8(bytes).map_err(|error| SourceError::Malformed {
-                what: "chat_template.jinja",
-                reason: error.to_string(),
-            })?;
-            Some(text)
-        }
-        None => config.template(),
+    let [usual, of_tools] = TEMPLATES;
+    // As for Hugging Face's library, a file takes the place of all that the configuration has.
+    let (chat_template, tool_template) = match (text(folder, usual)?, text(folder, of_tools)?) {
+        (None, None) => (config.template("default"), config.template("tool_use")),
+        files => files,
     };
     let parsed = TokenizerJson::parse(&vocabulary)?;
     let mut source = parsed.source()?;
     config.frame(&parsed, &mut source)?;
-    check_template(template.as_deref())?;
-    Ok((source, template))
+    let described = Described { source, chat_template, tool_template };
+    described.check_templates()?;
+    Ok(described)
+}
+
+/// The text of a chat template in a file of its own; `None` if there is no such file.
+fn text(folder: &Path, name: &'static str) -> Result<Option<String>, SourceError> {
+    let bytes = contents(&folder.join(name), CHAT_TEMPLATE_BYTES_MAX)?;
+    bytes
+        .map(String::from_utf8)
+        .transpose()
+        .map_err(|error| SourceError::Malformed { what: name, reason: error.to_string() })
 }
 
 /// A file's bytes; `None` if there is no such file.
@@ -109,12 +116,12 @@ fn contents(path: &Path, most: usize) -> Result<Option<Vec<u8>>, SourceError> {
 }
 
 impl Config {
-    fn template(&self) -> Option<String> {
+    /// The template of a name; one without a name is the `default`.
+    fn template(&self, name: &str) -> Option<String> {
         match self.chat_template.as_ref()? {
-            Templates::One(text) => Some(text.clone()),
+            Templates::One(text) => (name == "default").then(|| text.clone()),
             Templates::Several(list) => {
-                let default = list.iter().find(|one| one.name == "default");
-                default.map(|one| one.template.clone())
+                list.iter().find(|one| one.name == name).map(|one| one.template.clone())
             }
             Templates::Other(_) => None,
         }

@@ -14,7 +14,7 @@ use overdraft_wire::request::{Message, Prompt, Rendering, Truncation};
 use overdraft_wire::{ApiError, ChatRequest, CompletionRequest, Generation};
 use serde_json::Value;
 
-use crate::document::{self, SourceError};
+use crate::document::{self, Described, SourceError};
 use crate::folder;
 use crate::pieces::PieceCache;
 use crate::template::{ChatInput, ChatTemplate, TemplateError};
@@ -151,19 +151,26 @@ impl Prompter {
         template: Option<&str>,
         pieces: Arc<PieceCache>,
     ) -> Result<Self, SourceError> {
+        let chat_template = template.map(str::to_owned);
+        Self::described(Described { source, chat_template, tool_template: None }, pieces)
+    }
+
+    fn described(described: Described, pieces: Arc<PieceCache>) -> Result<Self, SourceError> {
+        let Described { source, chat_template, tool_template } = described;
         let tokenizer = Tokenizer::new(source)?;
-        let template = ChatTemplate::new(template, &tokenizer)?;
+        let template = ChatTemplate::new(chat_template.as_deref(), &tokenizer)?;
+        let template = template.with_tools(tool_template.as_deref())?;
         Ok(Self::new(Arc::new(tokenizer), Arc::new(template), pieces))
     }
 
     /// A prompter for the model in a folder in Hugging Face's layout: `tokenizer.json`, and if they
-    /// are there `tokenizer_config.json` and `chat_template.jinja`. Reads files.
+    /// are there `tokenizer_config.json`, `chat_template.jinja` and
+    /// `additional_chat_templates/tool_use.jinja`. Reads files.
     ///
     /// # Errors
     /// [`SourceError`] when a file cannot be read or is not understood.
     pub fn from_folder(path: &Path, pieces: Arc<PieceCache>) -> Result<Self, SourceError> {
-        let (source, template) = folder::read(path)?;
-        Self::from_source(source, template.as_deref(), pieces)
+        Self::described(folder::read(path)?, pieces)
     }
 
     /// A prompter for the model whose worker answered `document` to `GET /tokenizer_source`.
@@ -171,8 +178,7 @@ impl Prompter {
     /// # Errors
     /// [`SourceError`] when the document is too large, damaged or of another version.
     pub fn from_document(document: &[u8], pieces: Arc<PieceCache>) -> Result<Self, SourceError> {
-        let (source, template) = document::read(document)?;
-        Self::from_source(source, template.as_deref(), pieces)
+        Self::described(document::read(document)?, pieces)
     }
 
     /// The tokens of a request's prompt; of several, the first's. `unix_seconds` since 1970 is for

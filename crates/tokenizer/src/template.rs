@@ -43,6 +43,8 @@ const CHATML: &str = "{% for message in messages %}<|im_start|>{{ message.role }
 pub struct ChatTemplate {
     /// `None` if the model cannot chat.
     parsed: Option<Parsed>,
+    /// That of requests with tools, if it is another one.
+    of_tools: Option<Parsed>,
     markup: Arc<Markup>,
     /// `bos_token` and its like, for the template.
     names: Map<String, Value>,
@@ -121,7 +123,22 @@ impl ChatTemplate {
         };
         let names = [("bos_token", tokenizer.bos()), ("eos_token", tokenizer.eos())]
             .map(|(key, token)| (key.to_owned(), name(token)));
-        Ok(Self { parsed, markup: tokenizer.markup(), names: names.into_iter().collect() })
+        Ok(Self {
+            parsed,
+            of_tools: None,
+            markup: tokenizer.markup(),
+            names: names.into_iter().collect(),
+        })
+    }
+
+    /// The same with another template for requests with tools, if the model has one (`tool_use`). The usual one of such
+    /// a model does not show tools.
+    ///
+    /// # Errors
+    /// [`TemplateError::Syntax`].
+    pub fn with_tools(self, source: Option<&str>) -> Result<Self, TemplateError> {
+        let of_tools = source.map(Parsed::new).transpose()?;
+        Ok(Self { of_tools, ..self })
     }
 
     /// Renders a conversation.
@@ -129,7 +146,8 @@ impl ChatTemplate {
     /// # Errors
     /// [`TemplateError`], a sentence for the client.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<Rendered, TemplateError> {
-        let parsed = self.parsed.as_ref().ok_or(TemplateError::Missing)?;
+        let of_tools = self.of_tools.as_ref().filter(|_| !input.tools.is_empty());
+        let parsed = of_tools.or(self.parsed.as_ref()).ok_or(TemplateError::Missing)?;
         let [first, others @ ..] = CallForm::ALL;
         let result = self.render_with(parsed, input, first);
         let has_forms =

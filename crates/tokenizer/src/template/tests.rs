@@ -174,6 +174,22 @@ fn a_model_without_a_template_gets_chatml_or_an_error() {
 }
 
 #[test]
+fn requests_with_tools_have_a_template_of_their_own_where_there_is_one() {
+    let of_tools =
+        |source| ChatTemplate::new(Some("usual"), &tokenizer()).unwrap().with_tools(Some(source));
+    let template = of_tools("{{ tools | length }} tools").unwrap();
+    let (messages, rendering) = ([Message::new("user", "hi")], Rendering::default());
+    let text = |tools: &[Value]| {
+        let input =
+            ChatInput { messages: &messages, tools, rendering: &rendering, unix_seconds: NOW };
+        template.render(&input).unwrap().text().to_owned()
+    };
+    assert_eq!(text(&[]), "usual");
+    assert_eq!(text(&[json!({ "type": "function" })]), "1 tools");
+    assert!(matches!(of_tools("{% if %}"), Err(TemplateError::Syntax(_))));
+}
+
+#[test]
 fn a_hostile_template_ends() {
     let hostile = "{% for i in range(9999) %}{% for j in range(9999) %}x{% endfor %}{% endfor %}";
     let messages = [Message::new("user", "hi")];

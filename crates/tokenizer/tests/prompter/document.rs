@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use overdraft_tokenizer::tokenizer::Tokenizer;
 use overdraft_tokenizer::{
-    Framing, Prompter, SourceError, TOKENIZER_DOCUMENT_BYTES_MAX, TokenizerDocument,
+    Framing, Prompter, SourceError, SpecialTokens, TOKENIZER_DOCUMENT_BYTES_MAX, TokenizerDocument,
     TokenizerSource,
 };
 use overdraft_units::CacheSalt;
+use overdraft_wire::Generation;
 use serde_json::{Value, json};
 
 fn source() -> TokenizerSource {
@@ -43,6 +44,36 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn a_template_for_tools_goes_along_and_has_a_version_of_its_own() {
+    let document = TokenizerDocument::with_tools(&source(), Some("plain"), Some("tools"));
+    let json: Value = serde_json::from_slice(document.json()).unwrap();
+    assert_eq!((&json["version"], &json["tool_template"]), (&json!(2), &json!("tools")));
+    let prompter = read(document.json()).unwrap();
+    let prompt = |tools: Value| {
+        let body = json!({ "messages": [{ "role": "user", "content": "x" }], "tools": tools });
+        let tokens = prompter.prompt_of(body.to_string().as_bytes(), Generation::Chat, 0).unwrap();
+        prompter.tokenizer().decode(&tokens, SpecialTokens::Keep)
+    };
+    assert_eq!(prompt(Value::Null), "plain");
+    assert_eq!(prompt(json!([{ "type": "function" }])), "tools");
+    // Neither a text of both, nor none of either.
+    let digest = |usual, of_tools| {
+        TokenizerDocument::with_tools(&source(), usual, of_tools).digest().to_owned()
+    };
+    let both = digest(Some("plain"), Some("tools"));
+    for other in [
+        digest(Some("plaintools"), None),
+        digest(Some("plain"), Some("")),
+        digest(None, Some("tools")),
+        digest(Some("tools"), Some("plain")),
+    ] {
+        assert_ne!(both, other);
+    }
+    let usual = TokenizerDocument::new(&source(), Some("plain"));
+    assert_eq!(usual.digest(), digest(Some("plain"), None), "one that has none is as before");
+}
+
+#[test]
 fn a_digest_is_the_contents() {
     let digest = |source: &TokenizerSource, template| {
         TokenizerDocument::new(source, template).digest().to_owned()
@@ -69,9 +100,10 @@ fn refused(change: impl Fn(&mut Value), expected: &str) {
 #[test]
 fn what_is_no_document_is_refused() {
     refused(
-        |json| json["version"] = json!(2),
-        "the tokenizer document has version `2`; expected 1",
+        |json| json["version"] = json!(3),
+        "the tokenizer document has version `3`; expected 1 or 2",
     );
+    refused(|json| json["tool_template"] = json!("x"), "the tokenizer document has digest `");
     refused(|json| *json = json!({}), "the tokenizer document cannot be understood: missing field");
     refused(|json| json["source"]["tokens"][3] = json!("x"), "the tokenizer document has digest `");
     refused(|json| json["chat_template"] = json!("x"), "the tokenizer document has digest `");

@@ -1,7 +1,8 @@
 //! A folder's tokens are those of Hugging Face's library; what cannot be is refused by name.
 
-use overdraft_tokenizer::{Framing, SourceError};
+use overdraft_tokenizer::{Framing, Prompter, SourceError, SpecialTokens};
 use overdraft_units::CacheSalt;
+use overdraft_wire::Generation;
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
@@ -115,6 +116,36 @@ fn some_classes_are_framed_by_their_configuration() {
     assert_eq!(framed(both), (false, true));
 }
 
+#[test]
+fn a_template_for_tools_is_read_wherever_it_stands() {
+    let list = json!([
+        { "name": "default", "template": "plain" },
+        { "name": "tool_use", "template": "tools" },
+    ]);
+    let config = json!({ "chat_template": list });
+    let prompt = |prompter: &Prompter, tools: Value| {
+        let body = json!({ "messages": [{ "role": "user", "content": "x" }], "tools": tools });
+        let tokens = prompter.prompt_of(body.to_string().as_bytes(), Generation::Chat, 0).unwrap();
+        prompter.tokenizer().decode(&tokens, SpecialTokens::Keep)
+    };
+    let tools = json!([{ "type": "function" }]);
+    let listed = prompter(&pairs(), &config).unwrap();
+    assert_eq!(prompt(&listed, Value::Null), "plain");
+    assert_eq!(prompt(&listed, tools.clone()), "tools");
+    // Files win over the list.
+    let folder = tempfile::tempdir().unwrap();
+    let more = folder.path().join("additional_chat_templates");
+    std::fs::create_dir(&more).unwrap();
+    std::fs::write(folder.path().join("tokenizer.json"), pairs().to_string()).unwrap();
+    std::fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+    std::fs::write(folder.path().join("chat_template.jinja"), "own plain").unwrap();
+    let of_folder = || Prompter::from_folder(folder.path(), std::sync::Arc::default()).unwrap();
+    assert_eq!(prompt(&of_folder(), tools.clone()), "own plain");
+    std::fs::write(more.join("tool_use.jinja"), "own tools").unwrap();
+    assert_eq!(prompt(&of_folder(), Value::Null), "own plain");
+    assert_eq!(prompt(&of_folder(), tools), "own tools");
+}
+
 #[track_caller]
 fn refused(change: impl Fn(&mut Value), expected: &str) {
     let mut file = pairs();
@@ -168,10 +199,8 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "a token's text takes `2000` bytes; expected at most 1024",
     );
     refused(|file| *file = json!([1]), "tokenizer.json cannot be understood: ");
-    let missing = overdraft_tokenizer::Prompter::from_folder(
-        tempfile::tempdir().unwrap().path(),
-        std::sync::Arc::default(),
-    );
+    let missing =
+        Prompter::from_folder(tempfile::tempdir().unwrap().path(), std::sync::Arc::default());
     assert!(matches!(missing, Err(SourceError::Unreadable { .. })), "{missing:?}");
     let template = prompter(&pairs(), &json!({ "chat_template": "{% if %}" }));
     assert!(matches!(template, Err(SourceError::Template(_))), "{template:?}");
