@@ -18,8 +18,11 @@ use crate::server::{Server, figure, told};
 /// What is simulated.
 pub(crate) const PROFILE: &str = "h100-tp2/llama-3-70b-fp8";
 
-/// What the loopback takes, one way, in milliseconds.
-const NETWORK_MS: &str = "0.05";
+/// Requests by which the network of an idle fleet is measured, one after the other; each has two answer tokens.
+const IDLE_LOAD: &str = "unique:question=1500,output=2,spread=0,think=0";
+
+/// How many of them there are.
+const IDLE_REQUESTS: u32 = 60;
 
 /// What both reports tell of a run, under the names of the JSON; how late requests were sent has no counterpart.
 const FIGURES: [&str; 33] = [
@@ -124,6 +127,8 @@ pub(crate) struct Pair {
     pub(crate) scene: &'static str,
     /// Whether all figures are judged.
     pub(crate) is_fleet: bool,
+    /// What the network of the idle scene takes one way, in milliseconds.
+    pub(crate) network_ms: String,
     pub(crate) real: Figures,
     /// Of a fleet the medians over its histories.
     pub(crate) simulated: Figures,
@@ -170,10 +175,19 @@ impl Scene {
         let requests = if quick { self.requests_quick } else { self.requests };
         // What the live gateway does by default; a worker by itself admits all.
         let admission = if self.workers == 1 { "off" } else { "peak" };
+        let count = self.workers.to_string();
+        let crowd = ["--simulate", PROFILE, "--workers", &count];
+        let workers = Server::workers(binary, &crowd, self.workers.into()).await?;
+        let gateway = match self.workers {
+            1 => None,
+            _ => Some(Server::gateway(binary, &workers).await?),
+        };
+        let url = gateway.as_ref().unwrap_or(&workers).url();
+        let network = network_ms(binary, &url).await?;
         let simulate = [
             self.load("simulate", requests),
-            words(&["--profile", PROFILE, "--policy", "cost", "--network-ms", NETWORK_MS]),
-            words(&["--workers", &self.workers.to_string(), "--admission", admission]),
+            words(&["--profile", PROFILE, "--policy", "cost", "--network-ms", &network]),
+            words(&["--workers", &count, "--admission", admission]),
         ]
         .concat();
         let delays = if self.workers == 1 { &HISTORIES[..1] } else { &HISTORIES[..] };
@@ -183,14 +197,6 @@ impl Scene {
             histories.push(Figures::of(&told(binary, &arguments).await?)?);
         }
         let simulated = Figures::median(&histories);
-        let count = self.workers.to_string();
-        let crowd = ["--simulate", PROFILE, "--workers", &count];
-        let workers = Server::workers(binary, &crowd, self.workers.into()).await?;
-        let gateway = match self.workers {
-            1 => None,
-            _ => Some(Server::gateway(binary, &workers).await?),
-        };
-        let url = gateway.as_ref().unwrap_or(&workers).url();
         let bench = [self.load("bench", requests), words(&[&url, "--ignore-eos"])].concat();
         let real = Figures::of(&told(binary, &bench).await?)?;
         let is_fleet = gateway.is_some();
@@ -199,7 +205,7 @@ impl Scene {
             // Of a fleet it is one of the figures that are judged.
             ensure!(is_fleet || 100.0 <= answered, "only {answered:.1} % were answered");
         }
-        Ok(Pair { scene: self.name, is_fleet, real, simulated, histories })
+        Ok(Pair { scene: self.name, is_fleet, network_ms: network, real, simulated, histories })
     }
 
     /// The command and the load, which both times share.
@@ -214,6 +220,23 @@ impl Scene {
         }
         load
     }
+}
+
+/// What a request takes one way besides its computing, in milliseconds: sockets, the gateway and reading the prompt. It
+/// is what `overdraft calibrate` measures as `--network-ms` of one worker, here of the whole way: half of what single
+/// requests take longer, with nothing beside them, than without a network.
+async fn network_ms(binary: &Path, url: &str) -> Result<String> {
+    let idle = |command: &str| {
+        let count = IDLE_REQUESTS.to_string();
+        let load = [command, "--workload", IDLE_LOAD, "--num-prompts", &count, "--seed", "1"];
+        [words(&load), words(&["--users", "1", "--output", "json"])].concat()
+    };
+    let simulate = ["--profile", PROFILE, "--workers", "1", "--network-ms", "0"];
+    let simulated = told(binary, &[idle("simulate"), words(&simulate)].concat()).await?;
+    let real = told(binary, &[idle("bench"), words(&[url, "--ignore-eos"])].concat()).await?;
+    let first_token = |report: &Value| figure(report, &["runs", "0", "median_ttft_ms"]);
+    let longer = first_token(&real)? - first_token(&simulated)?;
+    Ok(format!("{:.3}", (longer / 2.0).max(0.0)))
 }
 
 fn words(words: &[&str]) -> Vec<String> {
