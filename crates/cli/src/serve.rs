@@ -141,7 +141,7 @@ impl Settle {
         let mut settings = settings::gateway(config, workers);
         settings.listen.drain = self.drain.unwrap_or(settings.listen.drain);
         // A client's, the gateway's to the worker, and the worker's own where that runs here.
-        let each = if embedded.is_empty() { 2 } else { 3 };
+        let each = if self.embedded.is_empty() { 2 } else { 3 };
         open_files::bound(&mut settings.listen, self.files, each);
         settings.routing.names_prefixes = self.names_prefixes;
         if let Some(policy) = self.policy {
