@@ -35,7 +35,7 @@ async fn report(source: Source) -> Report {
     // Its API answers from inside of the cluster, and a check often runs outside.
     let failed =
         if matches!(source, Source::Kubernetes(_)) { Verdict::Warn } else { Verdict::Fail };
-    match look_up(source, PATIENCE).await {
+    match Box::pin(look_up(source, PATIENCE)).await {
         Err(why) => {
             let message = format!("it cannot be looked up: {why}");
             let finding = Finding::new("discovery", failed, message);
