@@ -23,7 +23,7 @@
 //! | Quality estimate                              | `quality.rs`           |
 //! | Early termination of drafts                   | `early_termination.rs` |
 //! | Streaming release                             | `streaming_release.rs` |
-//! | Draft verification (rejection sampling)       | `verify.rs`            |
+//! | Draft verification                            | `verify.rs`            |
 //! | Scoring APIs                                  | `scoring_api.rs`       |
 //! | Exclusions                                    | `exclusion.rs`         |
 //! | Tokenizer parity                              | `parity.rs`            |
@@ -92,6 +92,4 @@ pub use self::shadow::{Draw, Shadow};
 pub use self::snapshot::PartsError;
 pub use self::streaming_release::{FIRST_MAX, FIRST_MIN, Release, Running, Step, Windows};
 pub use self::threshold::{Bar, Choice, LOSS_MAX, LOSS_MIN, Lesson, Threshold};
-pub use self::verify::{
-    Resume, Rule, TIE, TargetRow, Verified, VerifyError, accepts, keeps_rest, verify, verify_told,
-};
+pub use self::verify::{Resume, TIE, TargetRow, Verified, VerifyError, verify, verify_told};

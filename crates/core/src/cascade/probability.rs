@@ -18,8 +18,6 @@ const SURPRISE_MAX: u32 = 64_000_000;
 const LEAST: i64 = -64_000_000;
 
 impl LogProb {
-    /// What is certain.
-    pub const CERTAIN: Self = Self(0);
     /// The smallest non-zero chance.
     pub const LEAST: Self = Self(-64_000_000);
 

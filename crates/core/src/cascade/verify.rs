@@ -1,12 +1,11 @@
-//! Draft verification: speculative sampling accepts the draft's prefix by the target's scores.
+//! Draft verification: the longest beginning of a draft that the target's scores accept.
 //!
 //! The target scores prompt and draft in one prefill; the longest accepted prefix is kept and the
-//! target continues after it. At temperature zero (greedy) a token is accepted when it is the
-//! target's likeliest: then the whole equals the target's own answer, up to ties, which are
-//! counted. Above zero the rule is rejection sampling, which needs the draft's own probabilities
-//! after its filters; without them nothing is accepted. Where the target reports some tokens only
-//! and not its likeliest, a token is accepted when no unreported token can be likelier.
-//! `docs/design/cascade.md#r8`.
+//! target continues after it. Both are greedy: a token is accepted when it is the target's
+//! likeliest. Then the whole equals the target's own answer, up to ties, which are counted. Where
+//! the target reports some tokens only and not its likeliest, a token is accepted when no
+//! unreported token can be likelier. Drawn tokens are not verified: rejection sampling needs the
+//! draft's own probabilities after its filters. `docs/design/cascade.md#r8`.
 
 use core::fmt;
 
@@ -34,32 +33,16 @@ pub struct TargetRow {
     pub logprob: LogProb,
 }
 
-/// By which rule tokens are accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule<'draws> {
-    /// Both are greedy.
-    Greedy,
-    /// Both draw from their whole distribution at temperature one.
-    Drawn {
-        /// The draft's log probability of each of its tokens, as it was drawn.
-        draft: Option<&'draws [LogProb]>,
-        /// A number for each token, drawn evenly from all 64-bit numbers.
-        numbers: &'draws [u64],
-    },
-}
-
 /// Why nothing can be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyError {
-    /// The rows, probabilities or numbers are not one for each token.
+    /// The rows are not one for each token.
     Rows {
         /// So many there are.
         found: usize,
         /// So many tokens the draft has.
         expected: usize,
     },
-    /// Tokens were drawn, and the draft's own probabilities are not known.
-    DraftUnknown,
     /// The chances that were told of one place are no chances: together they are more than one, or the draft's
     /// token is not among them.
     NoChances {
@@ -74,10 +57,6 @@ impl fmt::Display for VerifyError {
             Self::Rows { found, expected } => write!(
                 out,
                 "`{found}` scored tokens for a draft of `{expected}`, expected one for each; ask the target to score the whole draft"
-            ),
-            Self::DraftUnknown => write!(
-                out,
-                "a drawn draft without its own probabilities, expected one for each token; run the draft pool with processed log probabilities or at temperature 0"
             ),
             Self::NoChances { place } => write!(
                 out,
@@ -98,9 +77,6 @@ pub enum Resume {
     Behind,
     /// With this token, its likeliest where the draft went astray, and then as it would alone.
     With(TokenId),
-    /// With a token drawn from what the target has and the draft lacks, where the draft said this one. See
-    /// [`keeps_rest`].
-    Rest(TokenId),
     /// With another token than the draft's; which one was not told.
     Astray,
     /// As it would alone, perhaps with the draft's own token: that no other is likelier could not be shown.
@@ -118,47 +94,31 @@ pub struct Verified {
     pub resume: Resume,
 }
 
-/// The longest beginning of `draft` that the target accepts.
+/// The longest beginning of a greedy `draft` that the target accepts, where it told its likeliest token at each place.
 ///
-/// `finish` tells whether the draft had ended by itself behind its last token; the token that ends it, where there
+/// `ended` tells whether the draft had ended by itself behind its last token; the token that ends it, where there
 /// is one, belongs to `draft`.
 ///
 /// # Errors
-/// Where there is not one row for each token, or the rule lacks what it needs.
+/// Where there is not one row for each token.
 pub fn verify(
     draft: &[TokenId],
     rows: &[TargetRow],
-    rule: Rule<'_>,
     ended: super::evidence::Finish,
 ) -> Result<Verified, VerifyError> {
-    let expected = draft.len();
-    let same = |found: usize| {
-        if found == expected { Ok(()) } else { Err(VerifyError::Rows { found, expected }) }
-    };
-    same(rows.len())?;
-    if let Rule::Drawn { draft, numbers } = rule {
-        same(draft.ok_or(VerifyError::DraftUnknown)?.len())?;
-        same(numbers.len())?;
+    let (found, expected) = (rows.len(), draft.len());
+    if found != expected {
+        return Err(VerifyError::Rows { found, expected });
     }
     let mut ties = 0;
-    for (place, (&token, row)) in draft.iter().zip(rows).enumerate() {
-        let resume = match rule {
-            Rule::Greedy if token == row.best => continue,
-            Rule::Greedy if Nats::margin(row.best_logprob, row.logprob) <= TIE => {
-                ties += 1;
-                continue;
-            }
-            Rule::Greedy => Resume::With(row.best),
-            Rule::Drawn { draft, numbers } => {
-                let known = draft.and_then(|known| known.get(place)).copied();
-                let known = known.unwrap_or(LogProb::CERTAIN);
-                if accepts(row.logprob, known, numbers[place]) {
-                    continue;
-                }
-                Resume::Rest(token)
-            }
-        };
-        return Ok(Verified { accepted: place, ties, resume });
+    for (accepted, (&token, row)) in draft.iter().zip(rows).enumerate() {
+        if token == row.best {
+            continue;
+        }
+        if TIE < Nats::margin(row.best_logprob, row.logprob) {
+            return Ok(Verified { accepted, ties, resume: Resume::With(row.best) });
+        }
+        ties += 1;
     }
     Ok(Verified { accepted: expected, ties, resume: behind(ended) })
 }
@@ -234,27 +194,4 @@ fn likeliest(token: TokenId, told: &[(TokenId, LogProb)]) -> Option<Likeliest> {
 /// How the answer goes on behind a draft that was accepted whole.
 fn behind(ended: super::evidence::Finish) -> Resume {
     if ended == super::evidence::Finish::Stop { Resume::Nowhere } else { Resume::Behind }
-}
-
-/// Whether a token of that log probability under target and draft is kept: with the chance `min(1, p/q)`.
-pub fn accepts(target: LogProb, draft: LogProb, drawn: u64) -> bool {
-    if draft <= target {
-        return true;
-    }
-    let ratio = decay(millionths(u64::from(draft.get().abs_diff(target.get()))));
-    below(drawn, ratio)
-}
-
-/// Whether a token that the target drew in place of a rejected one is kept: with the chance `max(0, 1 - q/p)`.
-/// Drawing until one is kept draws from what the target has and the draft lacks, exactly.
-pub fn keeps_rest(target: LogProb, draft: LogProb, drawn: u64) -> bool {
-    if target <= draft {
-        return false;
-    }
-    !below(drawn, decay(millionths(u64::from(target.get().abs_diff(draft.get())))))
-}
-
-/// Whether an even draw falls below so many of 2^24.
-fn below(drawn: u64, parts: i64) -> bool {
-    i64::try_from(drawn >> (u64::BITS - super::fixed_point::BITS)).unwrap_or(i64::MAX) < parts
 }

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use overdraft_core::cascade::{
-    Finish, LogProb, Path, Rejected, Rule, TargetRow, Verified, verify, verify_told,
+    Finish, LogProb, Path, Rejected, TargetRow, Verified, verify, verify_told,
 };
 use overdraft_core::fleet::{Failure, WorkerId};
 use overdraft_core::route::Strictness;
@@ -236,7 +236,7 @@ fn read(path: Path, answer: &[u8], drafted: &Drafted) -> Read {
     let ids = drafted.ids();
     let scored = |verified, ends, told| Read::Scored(Score { verified, ends }, told);
     let by_rows = |rows: &[TargetRow], ends, told| {
-        verify(&ids, rows, Rule::Greedy, drafted.finish)
+        verify(&ids, rows, drafted.finish)
             .map_or(Read::Strange, |verified| scored(verified, ends, told))
     };
     match path {

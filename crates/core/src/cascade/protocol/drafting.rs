@@ -243,7 +243,7 @@ impl Protocol {
             Resume::Nowhere => is_end_token || ends,
             // It was cut where the target would have been cut as well.
             Resume::Behind => window.finish == Finish::Length && is_full,
-            Resume::With(_) | Resume::Rest(_) | Resume::Astray | Resume::Unproven => false,
+            Resume::With(_) | Resume::Astray | Resume::Unproven => false,
         };
         let is_left = !is_all || (window.is_last && !is_whole);
         // Within a character nothing can be shown, and the target says those tokens again.

@@ -123,7 +123,7 @@ fn the_first_window_is_kept_as_it_was() {
 fn what_is_no_number_is_the_least_and_nothing_overflows() {
     assert_eq!(LogProb::from_nats(f64::NAN), LogProb::LEAST);
     assert_eq!(LogProb::from_nats(f64::NEG_INFINITY), LogProb::LEAST);
-    assert_eq!(LogProb::from_nats(0.1), LogProb::CERTAIN);
+    assert_eq!(LogProb::from_nats(0.1), LogProb::micronats(0));
     assert_eq!(LogProb::from_nats(-1.5).get(), -1_500_000);
     assert_eq!(Nats::from_nats(f64::NAN), Nats::default());
     let mut evidence =

@@ -4,9 +4,7 @@ use alloc::vec::Vec;
 
 use overdraft_units::TokenId;
 
-use super::super::{
-    Finish, LogProb, Resume, Rule, TargetRow, VerifyError, accepts, keeps_rest, verify, verify_told,
-};
+use super::super::{Finish, LogProb, Resume, TargetRow, VerifyError, verify, verify_told};
 use super::Dice;
 
 fn row(best: u32, best_micronats: i64, micronats: i64) -> TargetRow {
@@ -26,7 +24,7 @@ fn a_greedy_draft_is_kept_up_to_where_the_target_differs() {
     let same = |id: u32| row(id, -100_000, -100_000);
     let draft = ids(&[5, 6, 7, 8]);
     let check = |rows: &[TargetRow], finish, accepted, ties, resume| {
-        let found = verify(&draft, rows, Rule::Greedy, finish).unwrap();
+        let found = verify(&draft, rows, finish).unwrap();
         assert_eq!((found.accepted, found.ties, found.resume), (accepted, ties, resume));
     };
     let all = [same(5), same(6), same(7), same(8)];
@@ -39,88 +37,10 @@ fn a_greedy_draft_is_kept_up_to_where_the_target_differs() {
     check(&rows, Finish::Stop, 4, 1, Resume::Nowhere);
     rows[2] = row(9, -700_000, -701_100);
     check(&rows, Finish::Stop, 2, 0, Resume::With(TokenId(9)));
-    let short = verify(&draft, &all[..3], Rule::Greedy, Finish::Stop);
+    let short = verify(&draft, &all[..3], Finish::Stop);
     assert_eq!(short, Err(VerifyError::Rows { found: 3, expected: 4 }));
-    let none = verify(&[], &[], Rule::Greedy, Finish::Running).unwrap();
+    let none = verify(&[], &[], Finish::Running).unwrap();
     assert_eq!((none.accepted, none.resume), (0, Resume::Behind));
-}
-
-#[test]
-fn a_drawn_draft_without_its_chances_is_refused() {
-    let draft = ids(&[1]);
-    let rule = Rule::Drawn { draft: None, numbers: &[0] };
-    let found = verify(&draft, &[row(1, 0, 0)], rule, Finish::Stop);
-    assert_eq!(found, Err(VerifyError::DraftUnknown));
-}
-
-/// Log probabilities of parts of a hundred.
-fn logs(parts: &[u32]) -> Vec<LogProb> {
-    parts.iter().map(|&part| LogProb::from_nats((f64::from(part) / 100.0).ln())).collect()
-}
-
-fn draw(parts: &[u32], dice: &mut Dice) -> usize {
-    let mut place = dice.below(100);
-    for (token, &part) in parts.iter().enumerate() {
-        if place < part {
-            return token;
-        }
-        place -= part;
-    }
-    parts.len() - 1
-}
-
-#[test]
-fn drawn_tokens_keep_the_targets_distribution() {
-    let (target, draft) = ([50, 30, 15, 5], [10, 60, 5, 25]);
-    let (p, q) = (logs(&target), logs(&draft));
-    let mut dice = Dice::new(11);
-    let mut counts = [0_u32; 4];
-    let draws = 40_000;
-    for _ in 0..draws {
-        let said = draw(&draft, &mut dice);
-        let token = TokenId(u32::try_from(said).unwrap());
-        let rows = [TargetRow { best: TokenId(0), best_logprob: p[0], logprob: p[said] }];
-        let numbers = [dice.any()];
-        let rule = Rule::Drawn { draft: Some(&q[said..=said]), numbers: &numbers };
-        let found = verify(&[token], &rows, rule, Finish::Running).unwrap();
-        let kept = match found.resume {
-            Resume::Rest(rejected) => {
-                assert_eq!((rejected, found.accepted), (token, 0));
-                let mut tries = 0;
-                loop {
-                    let other = draw(&target, &mut dice);
-                    tries += 1;
-                    assert!(tries < 1_000, "the rest is never empty after a rejection");
-                    if keeps_rest(p[other], q[other], dice.any()) {
-                        break other;
-                    }
-                }
-            }
-            _ => said,
-        };
-        counts[kept] += 1;
-    }
-    let squares: f64 = counts
-        .iter()
-        .zip(target)
-        .map(|(&seen, part)| {
-            let expected = f64::from(draws) * f64::from(part) / 100.0;
-            (f64::from(seen) - expected).powi(2) / expected
-        })
-        .sum();
-    // Chi-square with three degrees of freedom: 16.3 has a chance of one in a thousand.
-    assert!(squares < 16.3, "{counts:?} is not {target:?}: {squares}");
-}
-
-#[test]
-fn a_token_is_kept_as_often_as_the_two_chances_say() {
-    let mut dice = Dice::new(12);
-    let log = |chance: f64| LogProb::from_nats(chance.ln());
-    let kept = (0..20_000).filter(|_| accepts(log(0.2), log(0.5), dice.any())).count();
-    assert!((7_800..8_200).contains(&kept), "{kept}, expected 8,000");
-    assert!((0..100).all(|_| accepts(log(0.5), log(0.2), dice.any())));
-    assert!((0..100).all(|_| !keeps_rest(log(0.2), log(0.5), dice.any())));
-    assert!((0..100).all(|_| !accepts(LogProb::LEAST, log(0.9), dice.any())));
 }
 
 /// Tokens with their chances, in hundredths.
