@@ -385,12 +385,6 @@ impl Cascade {
         Note::part(Ratio::of(accepted.get().into(), drafted.get().into()))
     }
 
-    /// Learns how much of a draft the target accepted, in mode `verify`.
-    pub fn verified(&mut self, accepted: Tokens, drafted: Tokens) -> Standing {
-        let note = self.counted(accepted, drafted);
-        self.heed(&note)
-    }
-
     /// Whether drafts may be served.
     pub const fn standing(&self) -> Standing {
         self.switch.standing()

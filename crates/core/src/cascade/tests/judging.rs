@@ -3,8 +3,8 @@
 use overdraft_units::{Ratio, Tokens};
 
 use super::super::{
-    Ask, Bar, Cascade, Choice, Finish, Judgement, Label, Mode, Moment, OffReason, Settings,
-    Standing, Stands,
+    Ask, Bar, Cascade, Choice, Finish, Journal, Judgement, Label, Mode, Moment, OffReason,
+    Settings, Standing, Stands,
 };
 use super::{Dice, draft, traits};
 
@@ -126,12 +126,16 @@ fn a_shadow_serves_nothing_and_says_what_a_gate_would() {
 fn verification_needs_no_labels_and_ends_when_nothing_is_accepted() {
     let mut cascade = Cascade::new(settings(Mode::Verify, 1));
     assert_eq!(cascade.ask(&traits(), u64::MAX), Ask::Draft);
+    let mut journal = Journal::new(1);
+    let mut verified = |accepted| {
+        let note = cascade.counted(Tokens::new(accepted), Tokens::new(40));
+        cascade.tell(note, &mut journal)
+    };
     for _ in 0..1_000 {
-        let standing = cascade.verified(Tokens::new(30), Tokens::new(40));
-        assert_eq!(standing, Standing::On);
+        assert_eq!(verified(30), Standing::On);
     }
     let mut drafts = 0;
-    while cascade.verified(Tokens::ZERO, Tokens::new(40)) == Standing::On {
+    while verified(0) == Standing::On {
         drafts += 1;
         assert!(drafts < 500, "nothing is accepted any more");
     }
