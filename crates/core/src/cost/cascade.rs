@@ -26,8 +26,6 @@ pub struct Shape {
 pub enum Verification {
     /// It is not asked: the gate decides.
     None,
-    /// It computes the draft's tokens only, the prompt being in its cache as far as it is there.
-    Suffix,
     /// It computes prompt and draft, whatever its cache has, as portable scoring does.
     Whole,
 }
@@ -93,7 +91,6 @@ fn money(shape: &Shape, draft: &Prices, target: &Prices, how: Verification) -> O
     let verdict = match how {
         // What an accepted draft spares is the whole of the target's work.
         Verification::None => return Reach::of(drafted.get(), (read + said).get()),
-        Verification::Suffix => read + target.prompt.of(completion),
         Verification::Whole => target.prompt.of(prompt) + target.prompt.of(completion),
     };
     // Here it spares the saying only: the prompt is read for the verdict.
@@ -106,11 +103,11 @@ fn time(shape: &Shape, pools: &Pools, how: Verification) -> Option<Reach> {
     let drafted = pools.draft_speed.time(draft_prompt, shape.completion)?;
     let read = pools.target_speed.time(target_prompt, Tokens::ZERO)?;
     let said = pools.target_speed.time(Tokens::ZERO, shape.completion)?;
-    let scored = |prompt: Tokens| pools.target_speed.time(prompt + shape.completion, Tokens::ZERO);
     let verdict = match how {
         Verification::None => return Reach::of(drafted.get(), (read + said).get()),
-        Verification::Suffix => scored(target_prompt)?,
-        Verification::Whole => scored(shape.prompt)?,
+        Verification::Whole => {
+            pools.target_speed.time(shape.prompt + shape.completion, Tokens::ZERO)?
+        }
     };
     let more = (drafted + verdict).checked_sub(read).unwrap_or(Micros::ZERO);
     Reach::of(more.get(), said.get())
