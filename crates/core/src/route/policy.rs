@@ -51,9 +51,6 @@ impl Policy {
         Self::LlmD,
     ];
 
-    /// Those of other routers, which are there to be compared with.
-    pub const PEERS: [Self; 4] = [Self::Random, Self::CacheAware, Self::Dynamo, Self::LlmD];
-
     /// As configuration and metrics call it.
     pub const fn name(self) -> &'static str {
         match self {
