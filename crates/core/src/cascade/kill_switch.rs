@@ -16,11 +16,9 @@ use super::scorer::Label;
 use super::snapshot::{PartsError, Reader, signed};
 use super::threshold::Choice;
 
-/// Horizon of the false-alarm bound: within this many labels a false alarm ...
+/// Horizon of the false-alarm bound: within this many labels a false alarm has a chance of 1 % at most.
 pub const HORIZON_LABELS: u64 = 10_000;
-/// ... has at most this chance.
-pub const FALSE_ALARM: Ratio = Ratio::percent(1);
-/// Alarm threshold of a bet's capital: the horizon divided by the chance, for each of the two.
+/// Alarm threshold of a bet's capital: the horizon divided by that chance, for each of the two.
 const ALARM: i64 = 2 * 1_000_000 * ONE;
 
 /// Capital at which a young route goes on learning before it serves drafts.

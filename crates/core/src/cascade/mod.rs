@@ -73,7 +73,7 @@ pub use self::exclusion::{ANSWER_MIN, Exclusion, Exclusions};
 pub use self::features::{FEATURES, Features};
 pub use self::gate::{Ask, Cascade, Judgement, Moment, PARTS_VERSION, Settings};
 pub use self::kill_switch::{
-    CLEAN_LABELS, FALSE_ALARM, HORIZON_LABELS, KillSwitch, OffReason, Sample, Standing,
+    CLEAN_LABELS, HORIZON_LABELS, KillSwitch, OffReason, Sample, Standing,
 };
 pub use self::label_journal::{Hearing, JOURNAL_MAX, Journal, Note};
 pub use self::mode::Mode;
