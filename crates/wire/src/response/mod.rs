@@ -47,8 +47,6 @@ pub enum FinishReason {
     ToolCalls,
     /// Text was withheld.
     ContentFilter,
-    /// The request was given up.
-    Abort,
 }
 
 /// Which of the client's stops ended a choice (vLLM).
