@@ -91,11 +91,6 @@ impl Gguf {
         &self.tensors
     }
 
-    /// Length of the file in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.source.len()
-    }
-
     /// Numbers in all tensors together.
     pub fn parameters(&self) -> u64 {
         self.tensors.values().map(TensorInfo::elements).fold(0, u64::saturating_add)

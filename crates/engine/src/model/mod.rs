@@ -49,10 +49,6 @@ pub struct ModelInfo {
     pub parameters: u64,
     /// Positions that may be used.
     pub context: Tokens,
-    /// Positions that the model was trained for.
-    pub context_trained: Tokens,
-    /// Length of the file in bytes.
-    pub file_bytes: u64,
     /// Bytes of weights that every step reads: what memory bandwidth limits.
     pub step_bytes: u64,
 }
@@ -68,11 +64,10 @@ impl Model {
     ) -> Result<Self, OpenError> {
         let gguf = Gguf::open(source)?;
         let dimensions = Dimensions::read(&gguf)?;
-        let context_trained = Tokens::new(dimensions.context);
         let backend = CpuBackend::load(&gguf, dimensions, settings)?;
         let step_bytes = backend.step_bytes();
         let context = backend.shape().context;
-        let info = ModelInfo { context, context_trained, step_bytes, ..describe(&gguf)? };
+        let info = ModelInfo { context, step_bytes, ..describe(&gguf)? };
         Ok(Self { backend: Box::new(backend), info, metadata: gguf.into_metadata() })
     }
 
@@ -107,8 +102,6 @@ fn describe(gguf: &Gguf) -> Result<ModelInfo, OpenError> {
         file_type: gguf.file_type()?,
         parameters: gguf.parameters(),
         context: Tokens::ZERO,
-        context_trained: Tokens::ZERO,
-        file_bytes: gguf.bytes(),
         step_bytes: 0,
         architecture,
     })
