@@ -158,11 +158,6 @@ impl Scorer {
         }
     }
 
-    /// How many labels it has learnt from.
-    pub const fn learnt(&self) -> u64 {
-        self.learnt
-    }
-
     fn remember(&mut self, example: Example) {
         if self.examples.len() < EXAMPLES_MAX {
             self.examples.push(example);

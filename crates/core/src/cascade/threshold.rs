@@ -112,6 +112,7 @@ struct Ledger {
 /// The thresholds of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threshold {
+    /// The share of answers that may be worse than the target's for being the draft's.
     loss: Ratio,
     all: Ledger,
     classes: BTreeMap<Class, Ledger>,
@@ -122,11 +123,6 @@ impl Threshold {
     pub fn new(loss: Ratio) -> Self {
         let loss = loss.clamp(LOSS_MIN, LOSS_MAX);
         Self { loss, all: Ledger::new(loss), classes: BTreeMap::new() }
-    }
-
-    /// The share of answers that may be worse than the target's for being the draft's.
-    pub const fn loss(&self) -> Ratio {
-        self.loss
     }
 
     /// What a draft of that class must score.

@@ -34,11 +34,6 @@ impl Money {
         Self(picodollars)
     }
 
-    /// So many millionths of a dollar, at most 18 million dollars.
-    pub const fn microdollars(microdollars: u64) -> Self {
-        Self(microdollars.saturating_mul(PICO_IN_MICRO))
-    }
-
     /// Millionths of a millionth of a dollar.
     pub const fn get(self) -> u64 {
         self.0

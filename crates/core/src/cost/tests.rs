@@ -99,7 +99,7 @@ fn a_bill_says_what_was_paid_and_what_was_not() {
     // 600 at ten cents, 400 at one, 250 at a dollar, for a million each.
     assert_eq!(cost, Money::picodollars(60_000_000 + 4_000_000 + 250_000_000));
     assert_eq!(cost.to_string(), "$0.000314");
-    assert_eq!(Money::microdollars(12_345_678).to_string(), "$12.345678");
+    assert_eq!(Money::picodollars(12_345_678_000_000).to_string(), "$12.345678");
     let mut sum = Bill::default();
     let (one, five) = (Money::picodollars(1), Money::picodollars(5));
     sum += Bill { draft: one, target_only: five, ..Bill::default() };

@@ -197,5 +197,5 @@ fn nothing_is_accepted_before_enough_is_known() {
         threshold.learn(&lesson(sure, Choice::Target, false, Propensity::CERTAIN));
     }
     assert_eq!(threshold.bar(CLASS).choose(sure), Choice::Draft);
-    assert_eq!(Threshold::new(Ratio::NONE).loss(), LOSS_MIN);
+    assert_eq!(Threshold::new(Ratio::NONE), Threshold::new(LOSS_MIN));
 }
