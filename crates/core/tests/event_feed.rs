@@ -29,8 +29,12 @@ impl World {
         let worker = Fleet::new().join(1).expect("a fleet has room for one");
         let index = PrefixIndex::new(PrefixLimits::default());
         let mut world = Self { feed: EventFeed::new(size()), index, worker };
-        world.handle(&BlockEvent::Cleared);
+        world.restart();
         world
+    }
+
+    fn restart(&mut self) {
+        self.feed.restart(|event| self.index.handle(self.worker, event));
     }
 
     fn handle(&mut self, event: &BlockEvent<'_>) -> Option<BlockSizeMismatch> {
@@ -91,7 +95,7 @@ fn a_prompt_finds_what_the_engine_stored_under_names_of_its_own() {
     world.remove(&[99]);
     assert_eq!(world.leading(PLAIN, &tokens(0, 16)), 2);
     assert_eq!(world.knowledge(), Knowledge::Exact);
-    world.handle(&BlockEvent::Cleared);
+    world.restart();
     assert_eq!((world.leading(PLAIN, &tokens(0, 16)), world.feed.len()), (0, 0));
     assert_eq!(world.knowledge(), Knowledge::Exact);
 }
@@ -107,7 +111,7 @@ fn what_follows_an_unknown_block_is_skipped_and_said_to_be_missed() {
     // What begins at the front is known all the same.
     world.store(None, &[9], &tokens(0, 4));
     assert_eq!(world.leading(PLAIN, &tokens(0, 4)), 1);
-    world.handle(&BlockEvent::Cleared);
+    world.restart();
     assert_eq!(world.knowledge(), Knowledge::Exact);
 }
 

@@ -53,8 +53,6 @@ pub enum BlockEvent<'a> {
         /// Where from.
         medium: Medium,
     },
-    /// It holds nothing any more.
-    Cleared,
 }
 
 /// Blocks that were stored, each following the one before it.
@@ -164,12 +162,11 @@ impl EventFeed {
             BlockEvent::Removed { names, medium: Medium::Device } => self.remove(names, &mut tell),
             // What lies elsewhere was never passed on.
             BlockEvent::Removed { medium: Medium::Elsewhere, .. } => {}
-            BlockEvent::Cleared => self.restart(tell),
         }
         None
     }
 
-    /// The worker began anew, and reports all from here on.
+    /// The worker began anew or holds nothing any more, and reports all from here on.
     pub fn restart(&mut self, mut tell: impl FnMut(Event<'_>)) {
         self.names.clear();
         tell(Event::Cleared);
