@@ -14,7 +14,7 @@ mod tests;
 use std::time::Duration;
 
 use overdraft_scheduler::batch::Logits;
-use overdraft_units::{BlockId, BlockSize, Blocks, TokenId, Tokens};
+use overdraft_units::{BlockId, BlockSize, Blocks, TokenId, Tokens, split_mix};
 
 use crate::backend::{Backend, BackendError, BatchSlot, BlockLayout, ModelShape};
 use overdraft_tokenizer::{Tokenizer, TokenizerSource};
@@ -130,7 +130,7 @@ impl EchoBackend {
 
     fn row(&self, tokens: &[TokenId], logits: &mut Vec<f32>) {
         let said = echo(tokens);
-        let seed = tokens.iter().fold(0, |hash, token| mix(hash ^ u64::from(token.0)));
+        let seed = tokens.iter().fold(0, |hash, token| split_mix(hash ^ u64::from(token.0)));
         let loudness = match self.settings.noise {
             Noise::Quiet => LOUD,
             Noise::Lively => LIVELY,
@@ -266,17 +266,9 @@ fn period_match(tokens: &[TokenId]) -> usize {
 
 /// A number in `0..NOISE` that a seed and a token decide.
 fn noise(seed: u64, id: u32) -> f32 {
-    let bits = mix(seed ^ (u64::from(id) << 32)) >> 48;
+    let bits = split_mix(seed ^ (u64::from(id) << 32)) >> 48;
     let bits = u16::try_from(bits).expect("sixteen bits are left");
     f32::from(bits) / f32::from(u16::MAX) * NOISE
-}
-
-/// `SplitMix64`'s finalizer.
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 fn index(number: u32) -> usize {

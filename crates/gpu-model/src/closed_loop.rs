@@ -8,12 +8,12 @@ use overdraft_scheduler::batch::{
     Arrival, BatchLimits, Logits, Outcome, PrefixReuse, Progress, Scheduler, Verdict,
 };
 use overdraft_units::{
-    BlockSize, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
+    BlockSize, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens, split_mix,
 };
 
 use crate::batch::{Batch, Chunk};
 use crate::error::ProfileError;
-use crate::lengths::{mix, share};
+use crate::lengths::share;
 use crate::profile::{Profile, whole};
 
 /// Tokens per page, as vLLM's.
@@ -122,7 +122,7 @@ impl Lengths {
 
     fn draw(self, number: u64) -> u32 {
         let span = f64::from(self.most.saturating_sub(self.least)) + 1.0;
-        self.least + whole(share(mix(number)) * span)
+        self.least + whole(share(split_mix(number)) * span)
     }
 }
 
@@ -134,7 +134,7 @@ impl Running<'_> {
         if u64::from(self.load.requests) <= name {
             return;
         }
-        let seed = mix(self.load.seed ^ (name << 1));
+        let seed = split_mix(self.load.seed ^ (name << 1));
         let length = usize::try_from(self.load.prompt.draw(seed).max(1)).unwrap_or(1);
         let mut prompt = vec![TokenId(0); length];
         // The first token tells prompts apart, so none shares a page with another.

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use overdraft_units::Tokens;
+use overdraft_units::{Tokens, split_mix};
 
 use crate::profile::whole;
 
@@ -86,22 +86,14 @@ impl fmt::Display for AnswerLengths {
 
 /// A normal deviate that belongs to a number (Box and Muller).
 fn normal(number: u64) -> f64 {
-    let radius = (-2.0 * (1.0 - share(mix(number))).ln()).sqrt();
-    radius * (std::f64::consts::TAU * share(mix(number ^ 0x5851_f42d_4c95_7f2d))).cos()
+    let radius = (-2.0 * (1.0 - share(split_mix(number))).ln()).sqrt();
+    radius * (std::f64::consts::TAU * share(split_mix(number ^ 0x5851_f42d_4c95_7f2d))).cos()
 }
 
 /// A number in `0..1`.
 pub(crate) fn share(bits: u64) -> f64 {
     let high = u32::try_from(bits >> 32).unwrap_or(u32::MAX);
     f64::from(high) / (f64::from(u32::MAX) + 1.0)
-}
-
-/// `SplitMix64`'s finalizer.
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use overdraft_units::split_mix;
+
 /// What names of ours begin with.
 const PREFIX: &[u8] = b"req_";
 /// Digits that tell the process, and those that tell the request.
@@ -66,8 +68,8 @@ impl RequestIds {
     pub fn next(&self) -> RequestId {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         // Eight digits tell the process, sixteen the request: a bijection of the counter.
-        let process = scramble(self.seed) >> 32;
-        let request = scramble(self.seed ^ count);
+        let process = split_mix(self.seed) >> 32;
+        let request = split_mix(self.seed ^ count);
         let mut name = [0; NAME_BYTES];
         let (prefix, digits) = name.split_at_mut(PREFIX.len());
         prefix.copy_from_slice(PREFIX);
@@ -86,13 +88,4 @@ fn write_hexadecimal(mut number: u64, places: &mut [u8]) {
         *place = b"0123456789abcdef"[digit];
         number >>= 4;
     }
-}
-
-/// The finaliser of `SplitMix64`: a bijection on 64 bits in which every input bit moves every output
-/// bit (Steele, Lea, Flood 2014).
-fn scramble(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }

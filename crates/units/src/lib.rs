@@ -8,6 +8,7 @@
 mod ids;
 mod port;
 mod ratio;
+mod split_mix;
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -16,6 +17,7 @@ use core::time::Duration;
 pub use self::ids::{BlockId, CacheSalt, Priority, SequenceId, TokenId};
 pub use self::port::{NotAPort, port_of};
 pub use self::ratio::Ratio;
+pub use self::split_mix::split_mix;
 
 /// Declares an unsigned quantity: ordered, summable with itself, and printed with its unit.
 macro_rules! quantity {

@@ -1,6 +1,6 @@
 //! Circuit breaker settings: failure thresholds, ejection time and maximum ejected share.
 
-use overdraft_units::Micros;
+use overdraft_units::{Micros, split_mix};
 
 use super::STREAK_MAX;
 
@@ -65,7 +65,7 @@ impl BreakerSettings {
         let doubled = self.open_first.get().saturating_mul(1 << streak.min(STREAK_MAX));
         let span = doubled.min(self.open_max.get());
         let jitter = u64::from(self.jitter_permille.min(1_000));
-        let drawn = mixed(dice) % (2 * jitter + 1);
+        let drawn = split_mix(dice) % (2 * jitter + 1);
         let permille = 1_000 - jitter + drawn;
         let spread = u128::from(span) * u128::from(permille) / 1_000;
         Micros::new(u64::try_from(spread).unwrap_or(u64::MAX))
@@ -83,12 +83,4 @@ impl BreakerSettings {
     pub fn is_panic(&self, askable: usize, workers: usize) -> bool {
         askable * 1_000 < workers * usize::from(self.panic_permille.min(1_000))
     }
-}
-
-/// Spreads the bits of a number (the finaliser of `SplitMix64`).
-const fn mixed(number: u64) -> u64 {
-    let one = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let two = (one ^ (one >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let three = (two ^ (two >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    three ^ (three >> 31)
 }

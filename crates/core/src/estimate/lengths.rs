@@ -17,6 +17,8 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
+use overdraft_units::split_mix;
+
 use super::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of, shortest};
 
 /// What kind of request it is, as a number: equal for requests whose answers are alike in length.
@@ -146,11 +148,11 @@ impl Lengths {
         let quantiles = self.quantiles(class);
         let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
         // Which eighth a world gets, differs between requests: worlds must not agree.
-        let mut noise = mixed(dice);
+        let mut noise = split_mix(dice);
         let (first, stride) = (noise & 7, ((noise >> 3) & 6) | 1);
         let mut eighth = first;
         [(); DRAWS].map(|()| {
-            noise = mixed(noise);
+            noise = split_mix(noise);
             let within = noise % STEP;
             let place = (eighth * STEP + within) * (STEPS_WIDE / 8);
             eighth = (eighth + stride) & 7;
@@ -162,7 +164,7 @@ impl Lengths {
     pub fn draw_beyond(&self, class: Class, limit: Option<u32>, length: u32, dice: u64) -> u32 {
         let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
         let quantiles = self.quantiles(class);
-        let noise = mixed(dice ^ u64::from(length)) % STEP;
+        let noise = split_mix(dice ^ u64::from(length)) % STEP;
         let whole = STEPS_WIDE * STEP;
         let passed = place_of(quantiles, length);
         let drawn = if passed < whole {
@@ -365,12 +367,4 @@ const fn general_quantiles() -> [u32; STEPS + 1] {
         place += 1;
     }
     quantiles
-}
-
-/// Mixes a number so that all of its bits matter (splitmix64).
-const fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }

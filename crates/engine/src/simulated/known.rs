@@ -3,7 +3,7 @@
 //! An automaton that reads tokens from left to right. In a prompt it keeps a digest of what it read
 //! and looks for `[answer:N]`; in an answer it counts down.
 
-use overdraft_units::TokenId;
+use overdraft_units::{TokenId, split_mix};
 
 use super::FIRST_WORD;
 
@@ -43,7 +43,7 @@ impl Default for Phase {
 impl Known {
     /// The state after one more token. `length` says how many words answer what was asked and read.
     pub(super) fn after(self, token: TokenId, length: impl Fn(Option<u32>, u64) -> u32) -> Self {
-        let digest = mix(self.digest ^ u64::from(token.0));
+        let digest = split_mix(self.digest ^ u64::from(token.0));
         let phase = if FIRST_WORD <= token {
             Phase::Answer(self.left(length).saturating_sub(1))
         } else {
@@ -87,12 +87,4 @@ fn read(matched: usize, number: u32, asked: Option<u32>, byte: u8) -> Phase {
         None if byte == MARK_END => Phase::Prompt { matched: 0, number: 0, asked: Some(number) },
         None => Phase::Prompt { matched: begun, number: 0, asked },
     }
-}
-
-/// `SplitMix64`'s finalizer.
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }

@@ -25,7 +25,7 @@ mod tests;
 mod text;
 
 use overdraft_core::admit::Priority;
-use overdraft_units::{Instant, Micros, TokenId, Tokens};
+use overdraft_units::{Instant, Micros, TokenId, Tokens, split_mix};
 
 pub use self::access::{AccessLog, AnswerSource, Entry, REQUESTS_MAX};
 pub use self::error::WorkloadError;
@@ -133,7 +133,7 @@ impl Piece {
 
     /// The token at a place, out of a vocabulary of this many.
     pub fn token(self, place: u32, vocabulary: u32) -> TokenId {
-        let mixed = mix(self.content ^ (u64::from(place) << 32 | u64::from(place)));
+        let mixed = split_mix(self.content ^ (u64::from(place) << 32 | u64::from(place)));
         // The upper half, scaled: a division would be most of what a token costs.
         TokenId(u32::try_from(((mixed >> 32) * u64::from(vocabulary)) >> 32).unwrap_or(0))
     }
@@ -148,15 +148,7 @@ impl Turn {
 
 /// The name of what all of these together name.
 pub(crate) fn named(parts: &[u64]) -> u64 {
-    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |name, part| mix(name ^ mix(*part)))
-}
-
-/// Spreads a number over all bits (splitmix64).
-const fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |name, part| split_mix(name ^ split_mix(*part)))
 }
 
 /// Seconds as they are written in files, as a span; what is negative or no number is zero.

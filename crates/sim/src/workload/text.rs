@@ -4,7 +4,9 @@
 //! word really takes differs by tokenizer, so the sender of text measures it and records it in a
 //! [`Wording`].
 
-use super::{Piece, mix};
+use overdraft_units::split_mix;
+
+use super::Piece;
 use crate::float_conversion::{float, whole};
 
 /// Words that most vocabularies have as a token.
@@ -50,7 +52,7 @@ fn push(content: u64, count: u64, text: &mut String) {
     for number in 0..count {
         // Ten words of six bits out of each number.
         if number % 10 == 0 {
-            bits = mix(content ^ mix(number));
+            bits = split_mix(content ^ split_mix(number));
         }
         let word = WORDS[usize::try_from(bits & 63).unwrap_or(0)];
         bits >>= 6;
