@@ -1,5 +1,6 @@
 //! Journal: follows one stream, and keeps what its client was told.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -172,17 +173,26 @@ impl Journal {
         Passed { events: out.into(), verdict: Verdict::GoesOn }
     }
 
-    /// An event of the first answer: noted, and told without what only the gateway asked for.
-    fn note(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<Verdict, NotJson> {
+    /// The chunk in an event. What holds none is told as it is, and the end as the gateway ends it.
+    pub(super) fn chunk_of<'event>(
+        &mut self,
+        event: &'event Event,
+        out: &mut Vec<u8>,
+    ) -> Option<Cow<'event, [u8]>> {
         let Some(data) = event.data() else {
             out.extend_from_slice(event.raw());
-            return Ok(Verdict::GoesOn);
+            return None;
         };
         if event.is_done() {
-            let ending = self.ending();
-            out.extend_from_slice(&ending);
-            return Ok(Verdict::GoesOn);
+            out.extend_from_slice(&self.ending());
+            return None;
         }
+        Some(data)
+    }
+
+    /// An event of the first answer: noted, and told without what only the gateway asked for.
+    fn note(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<Verdict, NotJson> {
+        let Some(data) = self.chunk_of(event, out) else { return Ok(Verdict::GoesOn) };
         let piece = Piece::parse(&data)?;
         self.heading.note(&piece, self.request.generation);
         self.usage = piece.usage.or(self.usage);

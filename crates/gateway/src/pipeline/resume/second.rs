@@ -22,15 +22,7 @@ pub(super) struct Last<'a> {
 impl Journal {
     /// An event of the second answer.
     pub(super) fn second(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<Verdict, NotJson> {
-        let Some(data) = event.data() else {
-            out.extend_from_slice(event.raw());
-            return Ok(Verdict::GoesOn);
-        };
-        if event.is_done() {
-            let ending = self.ending();
-            out.extend_from_slice(&ending);
-            return Ok(Verdict::GoesOn);
-        }
+        let Some(data) = self.chunk_of(event, out) else { return Ok(Verdict::GoesOn) };
         let piece = Piece::parse(&data)?;
         self.usage = piece.usage.or(self.usage);
         if !piece.has_choice {
