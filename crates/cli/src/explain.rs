@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::ask::{Address, Want, ask};
 use crate::explain_request;
 use crate::fault::Fault;
+use crate::format::Format;
 use crate::view_client::ViewClient;
 
 /// Maximum bytes of an explanation.
@@ -53,12 +54,6 @@ pub(crate) struct Arguments {
     /// How the explanation is printed
     #[arg(long, default_value = "table", value_name = "FORMAT")]
     output: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 const EXAMPLES: &str = "\

@@ -18,6 +18,7 @@ mod engine_options;
 mod explain;
 mod explain_request;
 mod fault;
+mod format;
 mod install_files;
 mod keys;
 mod kv_event_options;

@@ -7,6 +7,7 @@ use overdraft_sim::report::Report;
 use serde_json::Value;
 
 use crate::fault::Fault;
+use crate::format::Format;
 
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Report")]
@@ -23,12 +24,6 @@ pub(crate) struct ReportOptions {
     /// Also writes a line for each request, as comma-separated values
     #[arg(long, value_name = "FILE")]
     requests_csv: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 impl ReportOptions {

@@ -21,6 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::ask::{Address, Want, get};
 use crate::fault::Fault;
+use crate::format::Format;
 
 /// Minimum milliseconds between two samples.
 const EVERY_MIN: u64 = 50;
@@ -52,12 +53,6 @@ pub(crate) struct Arguments {
     /// How the table is printed
     #[arg(long, default_value = "table", value_name = "FORMAT")]
     output: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 const EXAMPLES: &str = "\

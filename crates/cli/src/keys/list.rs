@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::short_hash;
 use crate::fault::Fault;
+use crate::format::Format;
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -20,12 +21,6 @@ pub(super) struct Arguments {
     /// How they are printed
     #[arg(long, default_value = "table", value_name = "FORMAT")]
     output: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 const EXAMPLES: &str = "\
