@@ -37,6 +37,11 @@ pub fn unix_time() -> f64 {
     since_1970().as_secs_f64()
 }
 
+/// Milliseconds since 1970, for views and for the age of what others wrote; never for measuring.
+pub fn unix_milliseconds() -> u64 {
+    u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The time of the calendar, for what ends on a date; never for measuring.
 pub fn calendar_time() -> Timestamp {
     let seconds = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);

@@ -13,7 +13,7 @@ mod request_id;
 pub use self::access::{
     AccessRecord, AccessWriter, Audience, Delivery, EndCode, Ender, PassedLimit, Phase,
 };
-pub use self::clock::{Clock, calendar_time, unix_seconds, unix_time};
+pub use self::clock::{Clock, calendar_time, unix_milliseconds, unix_seconds, unix_time};
 pub use self::request_id::{CLIENT_ID_BYTES_MAX, RequestId, RequestIds};
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use overdraft_core::response_cache::{Answered, Finish, Unkept, Wanted, unkept};
 use overdraft_http::{Body, Exchange};
 use overdraft_store::{Looked, Ticket};
-use overdraft_telemetry::unix_time;
+use overdraft_telemetry::unix_milliseconds;
 use overdraft_units::Micros;
 use overdraft_wire::Endpoint;
 use overdraft_wire::response::Usage;
@@ -189,7 +189,7 @@ async fn look_up(
         Ok(Looked::Found(bytes, ticket)) => {
             let answer_max = settings.cache.entry_bytes;
             let entry = Entry::decode(bytes, &sought.name, answer_max);
-            let alive = entry.filter(|entry| entry.age(now_ms()) < settings.cache.life);
+            let alive = entry.filter(|entry| entry.age(unix_milliseconds()) < settings.cache.life);
             let told = alive.as_ref().and_then(|entry| replay::told(entry, sought.form));
             let (Some(entry), Some(told)) = (alive, told) else {
                 cache.metrics.looked_up("shared", "unusable");
@@ -200,7 +200,7 @@ async fn look_up(
                 return Err(Some(ticket));
             }
             let entry = Arc::new(entry);
-            let left = settings.cache.life.saturating_sub(entry.age(now_ms()));
+            let left = settings.cache.life.saturating_sub(entry.age(unix_milliseconds()));
             let term = Term { bytes: entry.bytes(), life: left, purges };
             cache.put(
                 &sought.name,
@@ -362,7 +362,7 @@ fn keep(cache: &Cache, sought: &Sought, pump: Pump, came: Came) -> Option<Arc<En
     }
     let (kept, answer, usage): (Kept, BytesMut, Usage) = summary?;
     let Some(entry) =
-        Entry::new(&sought.name, Made { kept, usage, born_ms: now_ms(), took }, &answer)
+        Entry::new(&sought.name, Made { kept, usage, born_ms: unix_milliseconds(), took }, &answer)
     else {
         cache.metrics.unkept(Unkept::TooLarge.name());
         return None;
@@ -383,10 +383,4 @@ async fn share(cache: &Cache, sought: &Sought, entry: &Entry, ticket: Ticket) {
     let life = cache.pipeline.settings().cache.life;
     let put = depot.put(&sought.name, ticket, &entry.encode(), life).await;
     cache.metrics.put(if put.is_ok() { "stored" } else { "error" });
-}
-
-/// Milliseconds since 1970, for the age of what others wrote.
-pub(crate) fn now_ms() -> u64 {
-    let time = Duration::try_from_secs_f64(unix_time()).unwrap_or_default();
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,13 +8,13 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use overdraft_http::{Body, BoxError, BrokenOff};
 use overdraft_otlp::Attribute;
-use overdraft_telemetry::{EndCode, Ender, Phase};
+use overdraft_telemetry::{EndCode, Ender, Phase, unix_milliseconds};
 use overdraft_units::Tokens;
 use overdraft_wire::{ApiError, sse};
 use tokio::time::Instant;
 
 use super::entry::Entry;
-use super::leader::{Leading, now_ms, start, wanted};
+use super::leader::{Leading, start, wanted};
 use super::request::{Form, Seeking, Sought, mark, seek};
 use super::single_flight::{
     Begun, Bounds, Counted, CutOff, Ended, FlightKey, Next, Opening, Role, Seat,
@@ -96,7 +96,7 @@ pub(crate) async fn serve(
         if let Some(told) = replay::told(&entry, sought.form) {
             pay(&cache.pipeline, info)?;
             note_hit(cache, context, &entry);
-            let response = replay::response(told, sought.form, &entry, now_ms());
+            let response = replay::response(told, sought.form, &entry, unix_milliseconds());
             return Ok(Served::Answered(response));
         }
     }
@@ -175,7 +175,7 @@ async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting)
     let begun = match opening {
         Opening::Found(entry, told) => {
             note_hit(cache, context, &entry);
-            return Served::Answered(replay::response(told, form, &entry, now_ms()));
+            return Served::Answered(replay::response(told, form, &entry, unix_milliseconds()));
         }
         Opening::Begun(begun) if role == Role::Leader || is_for_all(&begun) => begun,
         // The first one has been told why; whoever joined may fare better by itself.

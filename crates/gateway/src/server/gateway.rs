@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 
 use overdraft_otlp::Exporter;
 use overdraft_store::Status;
-use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, CostMetrics,
     GatewayMetrics, LabelCap, RoutingMetrics, SharingMetrics, TraceMetrics,
 };
+use overdraft_telemetry::{Clock, unix_milliseconds};
 use overdraft_units::Instant;
 
 use super::audit::Audit;
 use super::dialect::{Responses, Uncounted};
-use super::history::{History, now_ms};
+use super::history::History;
 use crate::cache::Cache;
 use crate::cascade::CascadeLayer;
 use crate::dispatch::{Dispatcher, DispatcherMetrics};
@@ -103,7 +103,7 @@ impl Gateway {
             history: History::default(),
             audit: Audit::default(),
             event_streams: AtomicUsize::new(0),
-            started_ms: now_ms(),
+            started_ms: unix_milliseconds(),
             reading: Mutex::new(()),
             spans: Mutex::new(spans),
             begun: clock.now(),

@@ -7,7 +7,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use overdraft_dash::conditions::Condition;
 use overdraft_dash::views::{HistoryView, Sample, SpeculationRow, WorkerRow};
-use overdraft_telemetry::unix_time;
 
 /// Seconds that are kept.
 const SAMPLES_MAX: usize = 900;
@@ -186,11 +185,6 @@ fn note_drafts(state: &mut State, speculation: &[SpeculationRow]) {
 )]
 pub(crate) fn unix_ms(seconds: f64) -> u64 {
     (seconds * 1_000.0) as u64
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    unix_ms(unix_time())
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use overdraft_core::fleet::{Health, Worker, WorkerId};
 use overdraft_core::route::Router;
 use overdraft_dash::views::{FleetView, SourceRow, StoreRow, WorkerRow};
+use overdraft_telemetry::unix_milliseconds;
 use overdraft_units::{Instant, Micros};
 
 use super::request_filter::failed_at;
 use super::{ms, quantile};
 use crate::dispatch::explain;
 use crate::server::Gateway;
-use crate::server::history::now_ms;
 
 /// Workers that are read while the core is locked once.
 const LOCKED_MAX: usize = 16;
@@ -38,7 +38,7 @@ pub(super) fn view(gateway: &Gateway) -> FleetView {
     let mut workers = rows(gateway, Depth::WithPeak);
     add_times(gateway, &mut workers);
     FleetView {
-        at_ms: now_ms(),
+        at_ms: unix_milliseconds(),
         workers,
         sources: sources(gateway),
         store: store(gateway),

@@ -1,13 +1,14 @@
 //! Now view: is it fine, and if not, what is not?
 
 use overdraft_dash::views::{NowView, PoolRow, WorkerRow};
+use overdraft_telemetry::unix_milliseconds;
 use overdraft_units::Micros;
 
 use super::fleet::{self, Depth};
 use super::{ms, quantile, subjects};
 use crate::dispatch::WaitQueue;
 use crate::server::Gateway;
-use crate::server::history::{WINDOW, now_ms, unix_ms};
+use crate::server::history::{WINDOW, unix_ms};
 use crate::settings::Pool;
 
 /// Workers that are listed as the worst off.
@@ -24,7 +25,7 @@ pub(super) fn view(gateway: &Gateway) -> NowView {
     let first = first_tokens(gateway);
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     NowView {
-        at_ms: now_ms(),
+        at_ms: unix_milliseconds(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_ms: gateway.started_ms,
         gateways: gateway.store.gateways().max(1),
@@ -46,7 +47,7 @@ pub(super) fn view(gateway: &Gateway) -> NowView {
 
 /// Times to the first token of the requests of the last five minutes that are kept, in order.
 fn first_tokens(gateway: &Gateway) -> Vec<Micros> {
-    let from = now_ms().saturating_sub(WINDOW_MS);
+    let from = unix_milliseconds().saturating_sub(WINDOW_MS);
     let (logged, _) = gateway.pipeline.log.since(0);
     let recent = logged.iter().take_while(|one| from <= unix_ms(one.ended_at));
     let mut times: Vec<Micros> = recent.filter_map(|one| one.first_token).collect();

@@ -6,7 +6,7 @@ use overdraft_core::route::{Cost, DecidedBy, PrefixFate};
 use overdraft_dash::views::{
     Candidate, CostParts, Decision, LiveRow, RequestDetail, RequestRow, RequestsView, Saturation,
 };
-use overdraft_telemetry::Phase;
+use overdraft_telemetry::{Phase, unix_milliseconds};
 use overdraft_units::{Instant, Tokens};
 
 use super::ms;
@@ -14,7 +14,7 @@ use super::request_filter::{Order, RequestFilter};
 use crate::dispatch::{CandidateNote, DecisionNote};
 use crate::pipeline::request_log::{Live, Logged};
 use crate::server::Gateway;
-use crate::server::history::{now_ms, unix_ms};
+use crate::server::history::unix_ms;
 
 /// Requests under way that a view lists at most.
 const LIVE_MAX: usize = 50;
@@ -46,7 +46,7 @@ pub(super) fn view(gateway: &Gateway, filter: &RequestFilter) -> RequestsView {
     };
     let (live, live_count) = log.live(LIVE_MAX);
     RequestsView {
-        at_ms: now_ms(),
+        at_ms: unix_milliseconds(),
         live: live.iter().map(|one| live_row(one, now)).collect(),
         live_count,
         rows,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use overdraft_dash::conditions::{Facts, conditions};
 use overdraft_dash::views::{Sample, WorkerRow};
+use overdraft_telemetry::unix_milliseconds;
 use overdraft_units::Micros;
 
 use super::fleet::{self, Depth};
@@ -18,7 +19,7 @@ use crate::cascade;
 use crate::dispatch::WaitQueue;
 use crate::pipeline::request_log::Logged;
 use crate::server::Gateway;
-use crate::server::history::{Ends, now_ms};
+use crate::server::history::Ends;
 use crate::settings::Pool;
 
 /// Between two samples.
@@ -40,7 +41,7 @@ fn sample(gateway: &Gateway) {
     let next_before = history.next();
     let (logged, next) = gateway.pipeline.log.since(next_before);
     let mut sample = of_requests(&logged);
-    sample.at_ms = now_ms();
+    sample.at_ms = unix_milliseconds();
     sample.ended = u32::try_from(next.saturating_sub(next_before)).unwrap_or(u32::MAX);
     add_fleet(gateway, &rows, &mut sample);
     let speculation = subjects::speculation_rows(gateway);
@@ -56,7 +57,7 @@ fn sample(gateway: &Gateway) {
         refused_5m: refused,
         failed_5m: failed,
     });
-    history.hold(found, now_ms());
+    history.hold(found, unix_milliseconds());
 }
 
 /// What the requests tell that ended in one second.

@@ -10,6 +10,7 @@ use overdraft_dash::views::{
     SpeculationView, Waiting,
 };
 use overdraft_telemetry::metrics::PoolHours;
+use overdraft_telemetry::unix_milliseconds;
 use overdraft_units::Tokens;
 use overdraft_wire::prometheus::engine::WorkerReport;
 
@@ -17,7 +18,7 @@ use crate::cascade;
 use crate::dispatch::WaitQueue;
 use crate::pipeline::request_log::{Usage, UsageKey, UsageOfDay, UsageSum};
 use crate::server::Gateway;
-use crate::server::history::{Drafted, now_ms};
+use crate::server::history::Drafted;
 use crate::settings::{GatewaySettings, Pool};
 
 const DAY_MS: u64 = 86_400_000;
@@ -31,7 +32,7 @@ pub(super) fn queue(gateway: &Gateway) -> QueueView {
     let waiting = Priority::ALL.into_iter().zip(lengths).rev();
     let refusals = gateway.pipeline.log.refusals().into_iter();
     QueueView {
-        at_ms: now_ms(),
+        at_ms: unix_milliseconds(),
         waiting: waiting
             .map(|(priority, requests)| Waiting { priority: priority.name().to_owned(), requests })
             .collect(),
@@ -50,7 +51,7 @@ pub(super) fn queue(gateway: &Gateway) -> QueueView {
 /// What reuse brings.
 pub(super) fn cache(gateway: &Gateway) -> CacheView {
     let mut view = gateway.cache.view();
-    view.at_ms = now_ms();
+    view.at_ms = unix_milliseconds();
     for (_, report) in reports(gateway) {
         view.prefix_queried_tokens += report.prefix_queries.unwrap_or(0);
         view.prefix_hit_tokens += report.prefix_hits.unwrap_or(0);
@@ -73,12 +74,12 @@ pub(super) fn cache(gateway: &Gateway) -> CacheView {
 /// Every cascade.
 pub(super) fn cascade(gateway: &Gateway) -> CascadeView {
     let cascades = cascade::rows(&gateway.cascade, gateway.dispatcher.clock.now());
-    CascadeView { at_ms: now_ms(), cascades }
+    CascadeView { at_ms: unix_milliseconds(), cascades }
 }
 
 /// Every worker that guesses ahead.
 pub(super) fn speculation(gateway: &Gateway) -> SpeculationView {
-    SpeculationView { at_ms: now_ms(), workers: speculation_rows(gateway) }
+    SpeculationView { at_ms: unix_milliseconds(), workers: speculation_rows(gateway) }
 }
 
 pub(super) fn speculation_rows(gateway: &Gateway) -> Vec<SpeculationRow> {
@@ -124,7 +125,7 @@ fn reports(gateway: &Gateway) -> Vec<(WorkerId, WorkerReport)> {
 /// Use and cost, today and the day before.
 pub(super) fn cost(gateway: &Gateway) -> CostView {
     let usage = gateway.pipeline.log.usage();
-    let at_ms = now_ms();
+    let at_ms = unix_milliseconds();
     let today = at_ms / DAY_MS;
     let Usage { today: latest, yesterday } = usage;
     let (latest_day, day_before) = (latest.day, yesterday.day);
