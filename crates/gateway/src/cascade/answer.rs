@@ -230,7 +230,7 @@ fn streamed(
         let mut sink = Sink::Stream(sender.clone());
         let telling = Box::pin(driver.tell(actions, &mut sink));
         let Some(told) = deadline::in_time(deadline, &facts, telling).await else {
-            facts.note(|record| record.end = late());
+            facts.note(|record| record.end = Fault::Late.end());
             return Err(deadline::missed());
         };
         match told {
@@ -255,11 +255,6 @@ fn streamed(
     headers.insert(CACHE_CONTROL, NO_CACHE);
     headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
     response
-}
-
-/// How an answer ends that has not ended by its deadline.
-fn late() -> EndCode {
-    EndCode { ender: Fault::Late.ender(), phase: Phase::Data }
 }
 
 /// An answer that is told when it has ended; what breaks off leaves it to the target.

@@ -69,7 +69,7 @@ impl Fault {
         }
     }
 
-    /// As the access line tells it.
+    /// Who ends the answer.
     pub(crate) const fn ender(&self) -> Ender {
         match self {
             Self::Broken(_) | Self::Worker(_) => Ender::Server,
@@ -77,6 +77,11 @@ impl Fault {
             Self::OutOfMemory => Ender::Capacity,
             Self::Drained => Ender::Drain,
         }
+    }
+
+    /// How an answer ends that has begun, as the access line tells it.
+    pub(crate) const fn end(&self) -> EndCode {
+        EndCode { ender: self.ender(), phase: Phase::Data }
     }
 
     /// The limit of time that was passed, where that is the reason.

@@ -20,7 +20,7 @@ use http_body::{Body, Frame, SizeHint};
 use overdraft_core::deadline::{DeadlineSettings, Limit};
 use overdraft_core::fleet::Ending;
 use overdraft_http::{Awaited, BrokenOff, Drain};
-use overdraft_telemetry::{EndCode, Phase};
+use overdraft_telemetry::EndCode;
 use overdraft_units::Tokens;
 use overdraft_wire::ApiError;
 use tokio::time::Instant;
@@ -349,7 +349,7 @@ impl Stream {
         self.facts.note(|record| {
             note_used(record, used);
             record.limit = passed.or(record.limit);
-            record.end = EndCode { ender: fault.ender(), phase: Phase::Data };
+            record.end = fault.end();
         });
     }
 
