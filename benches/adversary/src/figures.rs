@@ -8,6 +8,8 @@ use std::fmt;
 
 use overdraft_claims::as_float;
 use overdraft_sim::fleet::Simulated;
+use overdraft_sim::float_conversion;
+pub(crate) use overdraft_sim::float_conversion::{float, length, whole32};
 use overdraft_sim::report::{Fate, Missed, Objectives, Run, Sample};
 use overdraft_units::Micros;
 use serde::Serialize;
@@ -172,30 +174,9 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor())
 }
 
-/// A count as a number to reckon with.
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(crate) fn float(count: u64) -> f64 {
-    count as f64
-}
-
-/// How many there are of something in memory.
-pub(crate) fn length(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-/// The nearest count; zero for what is negative.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a cast from float saturates, which is what is wanted"
-)]
+/// The nearest count of things in memory; zero for what is negative.
 pub(crate) fn whole(value: f64) -> usize {
-    value.round() as usize
-}
-
-/// The nearest count that fits 32 bits.
-pub(crate) fn whole32(value: f64) -> u32 {
-    u32::try_from(whole(value)).unwrap_or(u32::MAX)
+    usize::try_from(float_conversion::whole(value)).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

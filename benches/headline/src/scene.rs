@@ -4,6 +4,7 @@ use anyhow::Result;
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_gpu_model::Catalogue;
 use overdraft_sim::fleet::{CacheKnowledge, Scenario, Simulated, simulate};
+pub(crate) use overdraft_sim::float_conversion::float;
 use overdraft_sim::report::{Estimate, Objectives, Run, Summary};
 use overdraft_sim::workload::{Pacing, Sessions, Source};
 use overdraft_units::{Instant, Micros};
@@ -131,10 +132,4 @@ pub(crate) const fn seconds(seconds: u64) -> Micros {
 /// A figure of all seeds, with its interval.
 pub(crate) fn estimate(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> Estimate {
     Estimate::of(&seen.iter().map(of).collect::<Vec<_>>())
-}
-
-/// A count as a number to reckon with.
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(crate) fn float(count: u64) -> f64 {
-    count as f64
 }

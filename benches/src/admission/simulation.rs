@@ -12,6 +12,7 @@ use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::{
     Attempted, Choice, Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried,
 };
+use overdraft_sim::float_conversion::float;
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 use serde::Serialize;
 
@@ -396,9 +397,4 @@ impl Simulation {
 fn waited(jobs: &[Job], number: u64, now: u64) -> f64 {
     let at = usize::try_from(number).ok().and_then(|place| jobs.get(place)).map_or(0, |job| job.at);
     float(now - at) / 1e6
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn float(count: u64) -> f64 {
-    count as f64
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::Dice;
 use overdraft_claims::as_float;
 use overdraft_core::response_cache::{Found, Key, Shelf};
+use overdraft_sim::float_conversion::float;
 use overdraft_sim::report::{Plot, Scale, page_of_plots};
 use overdraft_units::{Instant, Micros};
 use serde::Serialize;
@@ -101,11 +102,6 @@ impl Ratios {
         );
         page_of_plots("Overdraft: the response cache by its size", &sentence, &[hits, evicted])
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-const fn float(count: u64) -> f64 {
-    count as f64
 }
 
 fn share(part: usize, whole: usize) -> f64 {

@@ -2,12 +2,12 @@
 
 /// A count as a number to divide by.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(crate) fn float(count: u64) -> f64 {
+pub fn float(count: u64) -> f64 {
     count as f64
 }
 
 /// How many there are of something in memory.
-pub(crate) fn length(count: usize) -> u64 {
+pub fn length(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
@@ -17,11 +17,11 @@ pub(crate) fn length(count: usize) -> u64 {
     clippy::cast_sign_loss,
     reason = "a cast from float saturates, which is what is wanted"
 )]
-pub(crate) fn whole(value: f64) -> u64 {
+pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
 /// The nearest count that fits 32 bits.
-pub(crate) fn whole32(value: f64) -> u32 {
+pub fn whole32(value: f64) -> u32 {
     u32::try_from(whole(value)).unwrap_or(u32::MAX)
 }

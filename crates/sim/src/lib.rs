@@ -5,7 +5,7 @@
 //! Nothing in here waits, listens or reads a clock: its caller passes the time.
 
 pub mod fleet;
-mod float_conversion;
+pub mod float_conversion;
 pub mod invoice;
 mod random;
 pub mod report;
