@@ -92,6 +92,19 @@ impl Mock {
         in_time(self.calls.recv()).await.expect("the mock lives")
     }
 
+    /// The next request, whichever of them it comes to.
+    pub(crate) async fn any(mocks: &mut [Self]) -> Call {
+        let asked = async {
+            loop {
+                match mocks.iter_mut().find_map(Self::call_now) {
+                    Some(call) => break call,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        };
+        in_time(asked).await
+    }
+
     /// The next request if it has come already.
     pub(crate) fn call_now(&mut self) -> Option<Call> {
         self.calls.try_recv().ok()

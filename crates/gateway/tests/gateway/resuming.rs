@@ -109,13 +109,13 @@ async fn a_stream_that_a_cascade_s_target_answers_is_asked_for_again_as_well() {
     })
     .await;
     let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
-    let mut call = any(&mut mocks).await;
+    let mut call = Mock::any(&mut mocks).await;
     call.stream().await;
     call.chunk(&token("one")).await;
     assert_eq!(client.head().await.header("x-overdraft-served-by"), Some("target"));
     assert_eq!(client.chunk().await, Ok(token("one")));
     call.reset();
-    let mut call = any(&mut mocks).await;
+    let mut call = Mock::any(&mut mocks).await;
     call.stream().await;
     call.chunk(&format!("{}{}{DONE}", token("one two"), finish("stop"))).await;
     call.end().await;
@@ -288,20 +288,20 @@ async fn a_worker_that_dies_when_it_is_asked_for_a_text_closes_no_way() {
         tokio::task::yield_now().await;
     }
     let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
-    let mut call = any(&mut mocks).await;
+    let mut call = Mock::any(&mut mocks).await;
     call.stream().await;
     call.chunk(&format!("{ROLE}{}", ids_chunk("one", &[10]))).await;
     client.head().await;
     client.chunk().await.unwrap();
     call.reset();
-    let ask = any(&mut mocks).await;
+    let ask = Mock::any(&mut mocks).await;
     assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
     ask.reset();
     // A kept connection that is reset may have been stale: it is asked once more.
-    let ask = any(&mut mocks).await;
+    let ask = Mock::any(&mut mocks).await;
     assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
     ask.answer(200, r#"{"prompt":"one"}"#).await;
-    let mut call = any(&mut mocks).await;
+    let mut call = Mock::any(&mut mocks).await;
     assert!(call.head.starts_with("POST /v1/completions"), "{}", call.head);
     call.stream().await;
     call.chunk(&text_chunk(" two", &[11], None)).await;
@@ -508,7 +508,7 @@ async fn where_the_second_worker_dies_as_well_a_third_goes_on_within_the_bound()
         .await;
         let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
         for said in ["one", "one two"] {
-            let mut call = any(&mut mocks).await;
+            let mut call = Mock::any(&mut mocks).await;
             call.stream().await;
             call.chunk(&token(said)).await;
             if said == "one" {
@@ -518,7 +518,7 @@ async fn where_the_second_worker_dies_as_well_a_third_goes_on_within_the_bound()
             call.reset();
         }
         if attempts == 2 {
-            let mut call = any(&mut mocks).await;
+            let mut call = Mock::any(&mut mocks).await;
             call.stream().await;
             call.chunk(&format!("{}{}{DONE}", token("one two three"), finish("stop"))).await;
             call.end().await;
@@ -530,16 +530,6 @@ async fn where_the_second_worker_dies_as_well_a_third_goes_on_within_the_bound()
             assert!(events.contains("could not go on elsewhere: budget"), "{events}");
             assert_eq!(end, End::Aborted);
         }
-    }
-}
-
-/// The next request, whichever of them it comes to.
-async fn any(mocks: &mut [Mock]) -> Call {
-    loop {
-        if let Some(call) = mocks.iter_mut().find_map(Mock::call_now) {
-            return call;
-        }
-        tokio::task::yield_now().await;
     }
 }
 
@@ -556,14 +546,14 @@ async fn a_resume_that_takes_too_long_ends_by_the_limit_that_passed_and_is_count
         .await;
         let mut client = gateway.client().await;
         client.post_with(CHAT, header, &chat(r#","stream":true,"temperature":0"#)).await;
-        let mut call = any(&mut mocks).await;
+        let mut call = Mock::any(&mut mocks).await;
         call.stream().await;
         call.chunk(&token("one")).await;
         client.head().await;
         assert_eq!(client.chunk().await, Ok(token("one")));
         call.reset();
         // The next one is asked, and says nothing.
-        let call = any(&mut mocks).await;
+        let call = Mock::any(&mut mocks).await;
         let (events, end) = client.rest().await;
         assert!(events.contains(said), "{events}");
         assert_eq!(end, End::Aborted);

@@ -39,21 +39,9 @@ fn long(tenant: &str, question: &str) -> String {
 async fn explained(gateway: &Gateway, mocks: &mut [Mock], body: &str) -> Value {
     let mut client = gateway.client().await;
     client.post_with(CHAT, EXPLAIN, body).await;
-    let call = in_time(any_call(mocks)).await;
-    call.answer(200, ANSWER).await;
+    Mock::any(mocks).await.answer(200, ANSWER).await;
     let (head, _) = client.whole().await;
     serde_json::from_str(head.header("x-overdraft-explain").expect("it was asked for")).unwrap()
-}
-
-async fn any_call(mocks: &mut [Mock]) -> crate::mock::Call {
-    loop {
-        for mock in mocks.iter_mut() {
-            if let Some(call) = mock.call_now() {
-                return call;
-            }
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 pub(crate) async fn workers(gateway: &Gateway) -> Value {
@@ -357,7 +345,7 @@ async fn sessions_stick_by_header_and_arms_are_counted_apart() {
             let mut client = gateway.client().await;
             let header = format!("{EXPLAIN}x-session-id: s{session}\r\n");
             client.post_with(CHAT, &header, &chat("")).await;
-            in_time(any_call(&mut mocks)).await.answer(200, ANSWER).await;
+            Mock::any(&mut mocks).await.answer(200, ANSWER).await;
             let (head, _) = client.whole().await;
             let told = head.header("x-overdraft-explain").unwrap().to_owned();
             assert!(told.contains("\"sticky\":true"), "{told}");

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, SOON, chat, in_time};
 use crate::keys::until_metrics;
-use crate::mock::{Call, Mock};
+use crate::mock::Mock;
 
 const EXPLAIN: &str = "x-overdraft-explain: 1\r\n";
 
@@ -61,17 +61,6 @@ async fn until_known(gateway: &Gateway, workers: usize) {
     .await;
 }
 
-async fn any_call(mocks: &mut [Mock]) -> Call {
-    loop {
-        for mock in mocks.iter_mut() {
-            if let Some(call) = mock.call_now() {
-                return call;
-            }
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
 /// Which of two workers, each with so much of its cache in use, gets a prompt of so many tokens, and by
 /// which score, in thousandths.
 async fn check_fit(uses: [&str; 2], tokens: usize, (worker, score): (&str, u64)) {
@@ -83,7 +72,7 @@ async fn check_fit(uses: [&str; 2], tokens: usize, (worker, score): (&str, u64))
     until_known(&gateway, 2).await;
     let mut client = gateway.client().await;
     client.post_with(CHAT, EXPLAIN, &prompt(tokens)).await;
-    in_time(any_call(&mut mocks)).await.answer(200, ANSWER).await;
+    Mock::any(&mut mocks).await.answer(200, ANSWER).await;
     let (head, body) = client.whole().await;
     assert_eq!(head.status, 200, "{body}");
     let told: Value = serde_json::from_str(head.header("x-overdraft-explain").unwrap()).unwrap();
