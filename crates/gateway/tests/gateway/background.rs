@@ -1,5 +1,7 @@
 //! Responses that are made in the background: who goes on from them, and what other gateways see of them.
 
+use std::time::Duration;
+
 use overdraft_gateway::GatewaySettings;
 use overdraft_store::Place;
 use serde_json::{Value, json};
@@ -42,6 +44,17 @@ impl Begun {
 fn sharing(redis: &Redis) -> impl Fn(&mut GatewaySettings) + use<> {
     let url = redis.url();
     move |settings| settings.store.place = Place::parse(&url).unwrap()
+}
+
+/// Two gateways that share `redis`, of which the first has so long to end in.
+async fn draining(redis: &Redis, mock: &Mock, drain: Duration) -> [Gateway; 2] {
+    let share = sharing(redis);
+    let one = Gateway::start_with(&[mock], |settings| {
+        share(settings);
+        settings.listen.drain = drain;
+    })
+    .await;
+    [one, Gateway::start_with(&[mock], &share).await]
 }
 
 /// Asks for a response until `is_so` holds for the answer's status and object.
@@ -195,13 +208,7 @@ async fn a_response_is_cancelled_at_a_gateway_that_does_not_make_it() {
 async fn a_response_in_the_background_has_the_drain_to_end_in() {
     let redis = Redis::start(&[]);
     let mut mock = Mock::start(&[MODEL]).await;
-    let share = sharing(&redis);
-    let mut one = Gateway::start_with(&[&mock], |settings| {
-        share(settings);
-        settings.listen.drain = NEVER;
-    })
-    .await;
-    let other = Gateway::start_with(&[&mock], &share).await;
+    let [mut one, other] = draining(&redis, &mock, NEVER).await;
     let (mut here, mut there) = (one.client().await, other.client().await);
     let begun = Begun::at(&mut here, &mut mock).await;
     let line = begun.line("GET");
@@ -219,13 +226,7 @@ async fn a_response_in_the_background_has_the_drain_to_end_in() {
 async fn a_response_in_the_background_that_outlasts_the_drain_has_failed() {
     let redis = Redis::start(&[]);
     let mut mock = Mock::start(&[MODEL]).await;
-    let share = sharing(&redis);
-    let mut one = Gateway::start_with(&[&mock], |settings| {
-        share(settings);
-        settings.listen.drain = SOON;
-    })
-    .await;
-    let other = Gateway::start_with(&[&mock], &share).await;
+    let [mut one, other] = draining(&redis, &mock, SOON).await;
     let (mut here, mut there) = (one.client().await, other.client().await);
     let begun = Begun::at(&mut here, &mut mock).await;
     let line = begun.line("GET");
