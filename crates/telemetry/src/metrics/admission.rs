@@ -229,3 +229,20 @@ impl AdmissionMetrics {
 fn ratio(permille: u64) -> f64 {
     f64::from(u32::try_from(permille).unwrap_or(u32::MAX)) / 1_000.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The dashboard's page of refusals, which says what each reason means.
+    const PAGE: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../dash/web/src/pages/queue.ts"));
+
+    #[test]
+    fn the_dashboard_says_what_each_reason_means() {
+        for reason in REASONS {
+            let says = [format!(" {reason}: \""), format!("\n{reason}: \"")];
+            assert!(says.iter().any(|says| PAGE.contains(says)), "{reason}");
+        }
+    }
+}

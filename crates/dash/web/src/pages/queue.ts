@@ -15,7 +15,8 @@ const remedies: Record<string, string> = {
   none_up: "no worker that serves the model was up: see the fleet", no_room: "it fits into no worker's cache beside what is there",
   threshold: "every worker was past the limit and the model's requests do not wait", budget_requests: "its key had spent its requests a minute",
   budget_tokens: "its key had spent its tokens a minute", draining: "the gateway was shutting down", requests: "as many requests were in flight as may: `limits.requests`",
-  streams: "as many streams were open as may: `limits.streams`",
+  streams: "as many streams were open as may: `limits.streams`", bodies: "its client was still sending as many bodies as it may: see `limits.requests`",
+  deadline: "its own deadline (`x-overdraft-deadline-ms`, or its key's) would have passed, or passed, while it waited", held_full: "as many requests waited for a worker to come up as may: `admission.hold`",
 };
 const WORST = 12;
 /** The bars end at so much of the capacity, so that one sees who crosses the line. */
