@@ -90,6 +90,7 @@ def main():
     except tools.Missing as missing:
         print(f"skipped  all: {missing}")
         return int(arguments.strict)
+    import image
     import machine
     import plants
     import readme
@@ -106,6 +107,7 @@ def main():
     report.run("rules of prometheus-adapter", lambda: watching.adapter_findings(known))
     report.run("compose file", lambda: machine.compose_findings(arguments.binary))
     report.run("Containerfile", machine.container_findings)
+    report.run("root file system of the image, from packages of Debian 12 and 13", image.findings)
     report.run("systemd units", machine.unit_findings)
     if arguments.binary:
         report.run("wheel: installed into a fresh environment, asked, ended, removed", lambda: wheel_findings(arguments.binary))
