@@ -107,6 +107,8 @@ def monitors(manifests):
         for endpoint in one["spec"]["podMetricsEndpoints"]:
             if endpoint.get("port") not in names:
                 yield f"{name_of(one)}: no selected pod has a port named {endpoint.get('port')}"
+        if any(component(work) == "engine" for work in found) and not one["metadata"]["name"].endswith("-engines"):
+            yield f"{name_of(one)}: its name is its targets' job, and alerts take a job without -engines for gateways"
 
 
 def policies(manifests):

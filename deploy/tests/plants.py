@@ -13,6 +13,7 @@ import watching
 CHART_PLANTS = (
     ("a wrong port name in the ServiceMonitor", "templates/monitoring.yaml", ("  endpoints:\n    - port: admin", "  endpoints:\n    - port: metrics"), "prometheus", "no selected Service has a port named metrics"),
     ("a wrong port name in the PodMonitor", "templates/monitoring.yaml", ("  podMetricsEndpoints:\n    - port: admin", "  podMetricsEndpoints:\n    - port: metrics"), "locked", "no selected pod has a port named metrics"),
+    ("engines in a job like the gateways'", "templates/monitoring.yaml", ("name: {{ include \"overdraft.fullname\" $ }}-engines", "name: {{ include \"overdraft.fullname\" $ }}-workers"), "prometheus", "take a job without -engines for gateways"),
     ("a wrong target port", "templates/service.yaml", ("targetPort: http\n", "targetPort: web\n"), "default", "targetPort web"),
     ("a missing verb", "templates/rbac.yaml", ("[get, list, watch]", "[get, list]"), "fleet", "expected exactly"),
     ("a verb too many", "templates/rbac.yaml", ("[get, list, watch]", "[get, list, watch, patch]"), "fleet", "expected exactly"),
