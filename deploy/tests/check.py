@@ -90,6 +90,7 @@ def main():
     except tools.Missing as missing:
         print(f"skipped  all: {missing}")
         return int(arguments.strict)
+    import cases
     import image
     import machine
     import plants
@@ -118,6 +119,7 @@ def main():
         report.run("chart", lambda: (_ for _ in ()).throw(missing))
     else:
         chart_checks(report, helm, arguments.binary)
+        report.run(f"{len(cases.CASES)} sets of values besides", lambda: cases.findings(helm))
         report.run(f"{plants.count()} planted mistakes are found", lambda: [*plants.chart_findings(helm), *plants.rule_findings(known), *plants.unit_findings()])
         helm.end()
     print(f"{report.failed} failed, {report.skipped} skipped")

@@ -286,6 +286,27 @@ def trigger_findings(trigger, manifests):
             yield "KEDA must find the scaler before the gateway is ready: publishNotReadyAddresses"
 
 
+def tests(manifests):
+    """The chart's own test asks as the gateway is asked: by its scheme, with a key, past its network policy."""
+    config = config_of(manifests) or {}
+    scheme = "https" if config.get("tls") else "http"
+    for one in kind(manifests, "Pod"):
+        container, labels = one["spec"]["containers"][0], one["metadata"]["labels"]
+        url = next(arg for arg in container["args"] if "://" in arg)
+        if not url.startswith(f"{scheme}://") or (scheme == "https" and "--insecure" not in container["args"]):
+            yield f"{name_of(one)}: it asks {url}; expected {scheme}, and --insecure with it where that is https"
+        if config.get("keys") and "OPENAI_API_KEY" not in {own["name"] for own in container.get("env", [])}:
+            yield f"{name_of(one)}: it shows no key to a gateway with keys"
+        if (config.get("tls") or {}).get("client_ca_file"):
+            yield f"{name_of(one)}: it has no certificate for a gateway that asks clients for theirs"
+        for policy in kind(manifests, "NetworkPolicy"):
+            rules = [rule for rule in policy["spec"].get("ingress", []) if {"protocol": "TCP", "port": "http"} in rule["ports"]]
+            sources = [source for rule in rules for source in rule.get("from", [])]
+            lets_in = any(fits(source.get("podSelector", {}).get("matchLabels"), labels) for source in sources)
+            if not lets_in and all("from" in rule for rule in rules):
+                yield f"{name_of(policy)}: it keeps {name_of(one)} from the clients' port"
+
+
 def clients_port(manifests):
     """Metrics and /admin are not where clients are."""
     config = config_of(manifests)
@@ -326,7 +347,7 @@ def flags(manifests):
 
 
 LINTS = (duplicates, services, selectors, monitors, policies, rights, accounts, probes, graces, security, mounts, gpus,
-         scaling, clients_port, flags)
+         scaling, tests, clients_port, flags)
 
 
 def findings(manifests, program=None):

@@ -41,6 +41,8 @@ CHART_PLANTS = (
     ("several GPUs without shared memory", "templates/pools.yaml", ("            {{- if gt $gpus 1 }}\n            - name: shared-memory\n              mountPath: /dev/shm\n            {{- end }}\n", ""), "pools", "/dev/shm"),
     ("an engine that is cut short", "templates/pools.yaml", ("add $pool.preStopSeconds $pool.drainSeconds 15", "add $pool.preStopSeconds 30"), "pools", "terminationGracePeriodSeconds"),
     ("names over UDP alone", "templates/networkpolicy.yaml", ("[{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]", "[{protocol: UDP, port: 53}]"), "locked", "UDP and TCP"),
+    ("a test that the policy keeps out", "templates/networkpolicy.yaml", ("\"component\" \"test\"", "\"component\" \"tests\""), "locked", "from the clients' port"),
+    ("a test without a key", "templates/tests/request.yaml", ("name: OPENAI_API_KEY", "name: API_KEY"), "fleet", "shows no key"),
     ("a flag that is none", "templates/deployment.yaml", ("- --log-format\n", "- --log-fmt\n"), "default", "--log-fmt is not a flag"),
     ("an image without a version", "values.yaml", ("    tag: v0.32.0", "    tag: latest"), "pools", "has no version"),
     ("metrics where clients are", "templates/_helpers.tpl", ("    \"listen\" (printf \"%s:%v\" .Values.listenAddress .Values.ports.admin)\n", ""), "default", "no admin.listen"),

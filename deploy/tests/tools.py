@@ -1,9 +1,11 @@
 """Tools of the checks: a virtual environment, Helm, kubectl, promtool; and what is said when one is missing."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -80,12 +82,17 @@ class Helm:
         return text
 
     def template(self, chart, values=(), inline=None, helm="v3", kube="1.34.0", release="rel", namespace="llm"):
-        """The manifests of a chart, as text."""
-        arguments = {"helm_version": helm, "namespace": namespace, "chart": str(chart), "release_name": release,
-                     "kube_version": kube, "values_files": [str(path) for path in values]}
-        if inline is not None:
-            arguments["values"] = inline
-        return self.call("helm_template", arguments)
+        """The manifests of a chart, as text; its hooks too, which the library leaves out."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "chart"
+            shutil.copytree(chart, copy)
+            for path in (copy / "templates").rglob("*.yaml"):
+                path.write_text(re.sub(r"\bhelm\.sh/hook:", "overdraft/hook:", path.read_text()))
+            arguments = {"helm_version": helm, "namespace": namespace, "chart": str(copy), "release_name": release,
+                         "kube_version": kube, "values_files": [str(path) for path in values]}
+            if inline is not None:
+                arguments["values"] = inline
+            return self.call("helm_template", arguments)
 
     def lint(self, chart, values=(), helm="v3"):
         """What Helm's linter says, as a list of findings; its own information left out."""

@@ -63,6 +63,11 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
 {{- if or .Values.redis.url .Values.redis.existingSecret.name (dig "store" "url" "" .Values.config) -}}true{{- end -}}
 {{- end -}}
 
+{{/* How clients speak to the gateway. */}}
+{{- define "overdraft.scheme" -}}
+{{- if .Values.config.tls -}}https{{- else -}}http{{- end -}}
+{{- end -}}
+
 {{- define "overdraft.hasScaler" -}}
 {{- if or .Values.scaler.enabled .Values.keda.enabled -}}true{{- end -}}
 {{- end -}}

@@ -1,0 +1,24 @@
+"""Values that users set, beside those of `ci/`: what is rendered of them passes the lints, as the real files do."""
+import objects
+import schemas
+import tools
+
+# What is set, beside `ci/default-values.yaml`.
+CASES = {
+    "a gateway with keys": {"config": {"keys": [{"key": "${KEY_ACME}", "tenant": "acme"}]}, "test": {"apiKeySecret": {"name": "keys", "key": "acme"}}},
+    "a gateway with TLS": {"config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key"}}},
+    "a gateway that asks clients for certificates": {
+        "config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key", "client_ca_file": "/tls/ca.crt"}}},
+    "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
+}
+
+
+def findings(helm):
+    for name, values in CASES.items():
+        try:
+            manifests = schemas.load(helm.template(tools.CHART, [tools.CHART / "ci" / "default-values.yaml"], values))
+        except tools.HelmError as error:
+            yield f"{name}: {error}"
+            continue
+        for finding in [*schemas.findings(manifests, schemas.VERSIONS[-1:]), *objects.findings(manifests)]:
+            yield f"{name}: {finding}"
