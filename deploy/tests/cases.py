@@ -9,6 +9,9 @@ CASES = {
     "a gateway with TLS": {"config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key"}}},
     "a gateway that asks clients for certificates": {
         "config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key", "client_ca_file": "/tls/ca.crt"}}},
+    "what the chart derives, said again": {
+        "shutdown": {"drainSeconds": 1200}, "ports": {"http": 9000, "scaler": 9998}, "scaler": {"enabled": True},
+        "config": {"listen": "0.0.0.0:9000", "shutdown": {"drain": "1200s"}, "scaling": {"listen": "0.0.0.0:9998", "kv_target": "60%"}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }
 

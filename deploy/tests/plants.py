@@ -57,6 +57,11 @@ VALUE_PLANTS = (
     ("a port that is none", {"ports": {"http": 70000}}, "http"),
     ("a share that is none", {"poolDefaults": {"autoscaling": {"kvTarget": "7"}}}, "kvTarget"),
     ("a token twice", {"admin": {"token": "a", "existingSecret": {"name": "b"}}}, "keep one"),
+    ("a drain beside the grace period", {"config": {"shutdown": {"drain": "1200s"}}}, "set shutdown.drainSeconds"),
+    ("a lame duck beside the grace period", {"config": {"shutdown": {"lame_duck": "1m"}}}, "set shutdown.lameDuckSeconds"),
+    ("a listener beside its port", {"config": {"listen": "0.0.0.0:9000"}}, "set listenAddress and ports.http"),
+    ("operators beside their port", {"config": {"admin": {"listen": "0.0.0.0:9999"}}}, "set listenAddress and ports.admin"),
+    ("a scaler without a Service", {"config": {"scaling": {"listen": "0.0.0.0:9090"}}}, "set scaler.enabled"),
     ("a pool without a model", {"pools": {"target": {}}}, "model is empty"),
 )
 

@@ -110,6 +110,28 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
 {{- end }}
 {{- end -}}
 
+{{/* Ends where `config` says otherwise what other objects go by: ports of containers and Services, the grace period. */}}
+{{- define "overdraft.agreed" -}}
+{{- $owners := dict
+  "listen" "listenAddress and ports.http"
+  "admin.listen" "listenAddress and ports.admin"
+  "scaling.listen" "scaler.enabled, listenAddress and ports.scaler"
+  "shutdown.lame_duck" "shutdown.lameDuckSeconds"
+  "shutdown.drain" "shutdown.drainSeconds"
+-}}
+{{- range $key, $owner := $owners -}}
+{{- $said := $.said -}}
+{{- $derived := $.derived -}}
+{{- range splitList "." $key -}}
+{{- $said = get (default (dict) $said) . -}}
+{{- $derived = get (default (dict) $derived) . -}}
+{{- end -}}
+{{- if and $said (ne (toString $said) (toString $derived)) -}}
+{{- fail (printf "config.%s is `%v`, by which the objects around the gateway do not go; leave it out and set %s" $key $said $owner) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The gateway's configuration: what the chart derives, and over it what the user says. */}}
 {{- define "overdraft.config" -}}
 {{- $full := include "overdraft.fullname" . -}}
@@ -139,6 +161,7 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
 {{- if $discovery -}}
 {{- $_ := set $derived "discovery" $discovery -}}
 {{- end -}}
+{{- include "overdraft.agreed" (dict "said" .Values.config "derived" $derived) -}}
 {{- mergeOverwrite $derived (omit .Values.config "discovery") | toYaml -}}
 {{- end -}}
 
