@@ -9,6 +9,10 @@ CASES = {
     "a gateway with TLS": {"config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key"}}},
     "a gateway that asks clients for certificates": {
         "config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key", "client_ca_file": "/tls/ca.crt"}}},
+    "pools that are scaled apart": {
+        "keda": {"enabled": True},
+        "pools": {"one": {"model": "m", "autoscaling": {"enabled": True}}, "two": {"model": "n", "autoscaling": {"enabled": True}}, "third": {"model": "m"},
+                  "draft": {"model": "m", "role": "draft", "autoscaling": {"enabled": True, "mode": "prometheus"}}}},
     "what the chart derives, said again": {
         "shutdown": {"drainSeconds": 1200}, "ports": {"http": 9000, "scaler": 9998}, "scaler": {"enabled": True},
         "config": {"listen": "0.0.0.0:9000", "shutdown": {"drain": "1200s"}, "scaling": {"listen": "0.0.0.0:9998", "kv_target": "60%"}}},

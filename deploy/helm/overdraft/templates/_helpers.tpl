@@ -84,6 +84,27 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
 {{- mergeOverwrite (deepCopy .root.Values.poolDefaults) (deepCopy .pool) | toYaml -}}
 {{- end -}}
 
+{{/* Ends where two pools would each be given the workers for the load of both. */}}
+{{- define "overdraft.scaledApart" -}}
+{{- $root := . -}}
+{{- $seen := dict -}}
+{{- range $name, $given := .Values.pools -}}
+{{- $pool := include "overdraft.pool" (dict "root" $root "pool" $given) | fromYaml -}}
+{{- $model := default $pool.model $pool.servedModelName -}}
+{{- if $pool.autoscaling.enabled -}}
+{{- range $before, $other := $seen -}}
+{{- $whole := or (eq $other.mode "prometheus") (eq $pool.autoscaling.mode "prometheus") -}}
+{{- $shared := or (eq $other.model $model) (not $other.model) (not $model) -}}
+{{- if and (eq $other.role $pool.role) (or $whole $shared) -}}
+{{- $what := ternary (printf "the role %s" $pool.role) (printf "the role %s and the model %s" $pool.role (default "of any name" $model)) $whole -}}
+{{- fail (printf "pools.%s and pools.%s are both scaled by the load of %s, so each would get the workers for both; let one go without autoscaling, or tell them apart: mode external by model, mode prometheus by role" $before $name $what) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $seen $name (dict "role" $pool.role "model" $model "mode" $pool.autoscaling.mode) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Discovery of the chart's own pools, as a YAML list. */}}
 {{- define "overdraft.poolDiscovery" -}}
 {{- $root := . -}}
