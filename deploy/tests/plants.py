@@ -57,6 +57,7 @@ VALUE_PLANTS = (
     ("a port that is none", {"ports": {"http": 70000}}, "http"),
     ("a share that is none", {"poolDefaults": {"autoscaling": {"kvTarget": "7"}}}, "kvTarget"),
     ("a token twice", {"admin": {"token": "a", "existingSecret": {"name": "b"}}}, "keep one"),
+    ("a pool at zero that nothing wakes", {"keda": {"enabled": True}, "config": {"admission": {"hold": "0s"}}, "pools": {"one": {"model": "m", "autoscaling": {"enabled": True, "minReplicas": 0}}}}, "set config.admission.hold"),
     ("two pools by the load of one role", {"keda": {"enabled": True}, "pools": {"one": {"model": "m", "autoscaling": {"enabled": True, "mode": "prometheus"}}, "two": {"model": "n", "autoscaling": {"enabled": True, "mode": "prometheus"}}}}, "the load of the role target, "),
     ("two pools by the load of one model", {"keda": {"enabled": True}, "pools": {"one": {"model": "m", "autoscaling": {"enabled": True}}, "two": {"model": "n", "servedModelName": "m", "autoscaling": {"enabled": True}}}}, "the role target and the model m"),
     ("a pool by the load of another's role", {"keda": {"enabled": True}, "pools": {"one": {"model": "m", "autoscaling": {"enabled": True}}, "two": {"model": "n", "autoscaling": {"enabled": True, "mode": "prometheus"}}}}, "the load of the role target, "),

@@ -352,6 +352,12 @@ impl Queue {
         self.lines.get(&model).map_or(0, Line::len)
     }
 
+    /// Models that somebody waits for, and how many do.
+    pub fn waiting_by_model(&self) -> impl Iterator<Item = (u64, usize)> {
+        let lengths = self.lines.iter().map(|(&model, line)| (model, line.len()));
+        lengths.filter(|&(_, count)| 0 < count)
+    }
+
     /// Those who wait.
     pub fn len(&self) -> usize {
         self.entries.len()

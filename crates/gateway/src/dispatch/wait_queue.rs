@@ -6,7 +6,7 @@
 //! Invariant: a dropped place leaves the queue, so a client that disconnects while it waits is
 //! removed at once, and if it was just being called, the next is called.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,11 +49,6 @@ impl WaitQueue {
     /// Those who wait, of each priority, the least first, and their tokens.
     pub(crate) fn lengths(queue: &Queue) -> ([usize; 3], u64) {
         (Priority::ALL.map(|priority| queue.waiting(priority)), queue.tokens())
-    }
-
-    /// Those who wait for any of these models, given as numbers.
-    pub(crate) fn waiting_for(queue: &Queue, models: &BTreeSet<u64>) -> usize {
-        models.iter().map(|&model| queue.waiting_for(model)).sum()
     }
 
     /// Lets a request wait for a worker, and calls it at once if it is its turn.

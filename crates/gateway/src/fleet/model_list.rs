@@ -3,16 +3,18 @@
 //! The list is the union of the lists of all workers that are up, each model once and in the
 //! worker's own words. It is rebuilt when a worker's list or health changes, not when it is read.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use overdraft_core::fleet::{WORKER_MODELS_MAX, WorkerId};
+use overdraft_core::route::model_number;
 use overdraft_wire::json::{Object, Patch};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::settings::Routes;
+use crate::settings::{Pool, Routes};
 
 /// Models that are remembered at most once their workers have gone.
 const SEEN_MAX: usize = 1_024;
@@ -80,8 +82,9 @@ struct Inner {
     parents: BTreeMap<String, String>,
     cards: BTreeMap<String, Bytes>,
     document: Bytes,
-    /// Models that a worker has ever listed, so that one whose workers are all away is not taken for none.
-    seen: BTreeSet<String>,
+    /// Models that a worker has ever listed, as numbers, so that one whose workers are all away is not taken for none;
+    /// and the pools of those workers.
+    seen: BTreeMap<u64, BTreeSet<Pool>>,
 }
 
 impl Default for ModelList {
@@ -90,7 +93,7 @@ impl Default for ModelList {
         let cards = BTreeMap::new();
         let document = document(&cards);
         let (listings, aliases) = (Vec::new(), Vec::new());
-        let seen = BTreeSet::new();
+        let seen = BTreeMap::new();
         let parents = BTreeMap::new();
         Self(Mutex::new(Inner { listings, aliases, parents, cards, document, seen }))
     }
@@ -105,6 +108,16 @@ impl ModelList {
         }
         inner.listings[worker.index()] = listing;
         inner.list();
+    }
+
+    /// Remembers that a worker of this pool has listed these.
+    pub(crate) fn saw(&self, models: &[String], pool: Pool) {
+        let mut inner = self.inner();
+        for model in models {
+            if let Some(pools) = inner.remember(model) {
+                pools.insert(pool);
+            }
+        }
     }
 
     /// Notes which models have other names as well.
@@ -144,7 +157,12 @@ impl ModelList {
 
     /// Whether a worker has ever listed a model.
     pub(crate) fn has_seen(&self, id: &str) -> bool {
-        self.inner().seen.contains(id)
+        self.inner().seen.contains_key(&model_number(id))
+    }
+
+    /// The pools of the workers that have ever listed a model, which is given as a number.
+    pub(crate) fn seen_in(&self, model: u64) -> BTreeSet<Pool> {
+        self.inner().seen.get(&model).cloned().unwrap_or_default()
     }
 
     /// Whether no worker has ever listed any.
@@ -208,12 +226,20 @@ impl Inner {
                 cards.entry(alias.clone()).or_insert(card);
             }
         }
-        let room = SEEN_MAX.saturating_sub(self.seen.len());
-        let new = cards.keys().filter(|id| !self.seen.contains(*id)).take(room).cloned();
-        let new: Vec<String> = new.collect();
-        self.seen.extend(new);
+        for id in cards.keys() {
+            self.remember(id);
+        }
         self.document = document(&cards);
         self.cards = cards;
+    }
+
+    /// Remembers a model, and gives the pools that it was seen in; `None` where too many are remembered already.
+    fn remember(&mut self, id: &str) -> Option<&mut BTreeSet<Pool>> {
+        let has_room = self.seen.len() < SEEN_MAX;
+        match self.seen.entry(model_number(id)) {
+            Entry::Occupied(seen) => Some(seen.into_mut()),
+            Entry::Vacant(place) => has_room.then(|| place.insert(BTreeSet::new())),
+        }
     }
 }
 

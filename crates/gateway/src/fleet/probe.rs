@@ -136,6 +136,7 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
                     fleet.tokenizers.look_for(worker, &names, || Arc::clone(&member.upstream));
                     if *listed != list || *serves != *asked {
                         tell_unlisted(&member, &names);
+                        fleet.models.saw(&names, member.settings.pool);
                         fleet.models.note(worker, Some(listing));
                         *listed = list;
                         serves.clone_from(asked);

@@ -3,19 +3,18 @@
 //! The core computes the wanted number (`overdraft_core::scale`); this file sums up the workers of
 //! a pool, and applies the cooldown to the numbers for metrics. KEDA's side is the crate `scaler`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use overdraft_core::route::model_number;
 use overdraft_core::scale::Load;
-use overdraft_scaler::{ScaleSettings, Source};
+use overdraft_scaler::ScaleSettings;
 use overdraft_telemetry::metrics::PoolGauges;
 use overdraft_units::Instant;
 
 use super::Fleet;
 use super::state::POOLS;
-use crate::dispatch::WaitQueue;
-use crate::settings::Pool;
+use crate::settings::{Pool, Source, drafts};
 
 const POOL_NAMES: &[&str] = &[Pool::Target.name(), Pool::Draft.name()];
 
@@ -41,42 +40,58 @@ pub(crate) fn pools(fleet: &Fleet) -> Vec<PoolGauges> {
 /// gateway for a model counts for each pool that has it.
 fn load(fleet: &Fleet, pool: Pool, model: Option<&str>) -> Load {
     let now = fleet.dispatcher.clock.now();
+    let asked = model.map(model_number);
+    let is_asked = |model: u64| asked.is_none_or(|asked| asked == model);
     let mut load = Load::default();
-    let mut models = BTreeSet::new();
-    let is_asked = |name: &str| model.is_none_or(|model| model == name);
+    let (mut ours, mut others) = (BTreeSet::new(), BTreeSet::new());
     let router = fleet.dispatcher.view();
     for (id, worker) in router.fleet().workers() {
         let member = fleet.dispatcher.member(id);
+        let served = worker.models().iter().map(String::as_str);
+        let models = served.chain(member.settings.model.as_deref()).map(model_number);
+        let models: BTreeSet<u64> = models.filter(|model| is_asked(*model)).collect();
         if member.settings.pool != pool {
+            others.extend(models);
             continue;
         }
-        let served = worker.models().iter().map(String::as_str);
-        let mut asked =
-            served.chain(member.settings.model.as_deref()).filter(|name| is_asked(name)).peekable();
-        if model.is_none() || asked.peek().is_some() {
+        if model.is_none() || !models.is_empty() {
             load.add(worker, now);
         }
-        models.extend(asked.map(model_number));
+        ours.extend(models);
     }
-    if pool == Pool::Target {
-        // Who waits for a model that no worker has yet is what it is to be started for.
-        let routes = fleet.dispatcher.routes();
-        let configured = routes.settings.models.keys().map(String::as_str).chain(model);
-        let unserved =
-            configured.filter(|name| is_asked(name) && router.fleet().serving(name).is_none());
-        models.extend(unserved.map(model_number));
-    }
-    let queued = WaitQueue::waiting_for(router.queue(), &models);
+    let waiting = router.queue().waiting_by_model().filter(|(model, _)| is_asked(*model));
+    let waiting: BTreeMap<u64, usize> = waiting.collect();
     drop(router);
+    // Who waits for a model that no worker has yet is what one is to be started for.
+    let is_missed = |model: u64| !others.contains(&model) && is_home(fleet, pool, model);
+    let counts = waiting.into_iter().filter(|(model, _)| ours.contains(model) || is_missed(*model));
+    let queued = counts.map(|(_, count)| count).sum::<usize>();
     load.add_queued(u64::try_from(queued).unwrap_or(u64::MAX));
     load
+}
+
+/// Whether workers of a model that no worker has are to come in this pool: as discovery says, or else where they were
+/// before, or else where a cascade's draft is. What is held for any other model waits for the targets.
+fn is_home(fleet: &Fleet, pool: Pool, model: u64) -> bool {
+    let settings = fleet.settings();
+    let is_it = |named: &str| model_number(named) == model;
+    let named = settings.discovery.iter().filter(|source| source.model().is_some_and(is_it));
+    let mut homes: BTreeSet<Pool> = named.filter_map(Source::pool).collect();
+    if homes.is_empty() {
+        homes = fleet.models.seen_in(model);
+    }
+    if !homes.is_empty() {
+        return homes.contains(&pool);
+    }
+    let is_draft = drafts(&settings.cascades).any(|draft| is_it(&draft));
+    pool == if is_draft { Pool::Draft } else { Pool::Target }
 }
 
 /// The fleet as KEDA's scaler sees it.
 #[derive(Debug)]
 pub(crate) struct ScaleSource(pub(crate) Arc<Fleet>);
 
-impl Source for ScaleSource {
+impl overdraft_scaler::Source for ScaleSource {
     fn pools(&self) -> &'static [&'static str] {
         POOL_NAMES
     }

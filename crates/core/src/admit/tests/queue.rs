@@ -135,6 +135,8 @@ impl World {
         for model in 0..3 {
             let count = self.all.iter().filter(|(_, waiter)| waiter.model == model).count();
             assert_eq!(self.queue.waiting_for(model), count);
+            let told = self.queue.waiting_by_model().find(|&(one, _)| one == model);
+            assert_eq!(told, (0 < count).then_some((model, count)));
         }
     }
 }

@@ -14,7 +14,7 @@ pub use self::each::{Each, Template};
 pub use self::file::FileSettings;
 pub use self::kubernetes::{KubernetesSettings, ServicePort};
 use super::error::SourceError;
-use super::worker::WorkerSettings;
+use super::worker::{Pool, WorkerSettings};
 
 /// A place that knows workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,15 @@ impl Source {
             Self::Static(_) | Self::File(_) => None,
             Self::Dns(settings) => settings.model.as_deref(),
             Self::Kubernetes(settings) => settings.model.as_deref(),
+        }
+    }
+
+    /// The pool of its workers, where all are in one.
+    pub(crate) const fn pool(&self) -> Option<Pool> {
+        match self {
+            Self::Static(_) | Self::File(_) => None,
+            Self::Dns(settings) => Some(settings.pool),
+            Self::Kubernetes(settings) => Some(settings.pool),
         }
     }
 

@@ -1,7 +1,10 @@
 //! Requests that are held until a worker of their model is up, and what is told to those that are.
 
+use std::net::SocketAddr;
+
 use overdraft_gateway::{
-    GatewaySettings, ModelSettings, ScrapeFailure, WebPlace, WebhookSettings, WorkerSettings,
+    CascadeSettings, DnsSettings, FileSettings, GatewaySettings, ModelSettings, Pool,
+    ScrapeFailure, Source, WebPlace, WebhookSettings, WorkerSettings,
 };
 
 use super::{named, one_at_a_time, queued, saying, waiting};
@@ -46,6 +49,83 @@ async fn fifty_requests_are_held_until_a_worker_is_up_and_all_are_answered_in_th
         assert_eq!(client.whole().await.0.status, 200);
     }
     assert!(mock.is_idle(), "none was sent twice");
+}
+
+/// A gateway before workers that nobody has started yet, which holds the requests for them.
+async fn empty(adjust: impl FnOnce(&mut GatewaySettings)) -> Gateway {
+    Gateway::start_unready(&[], |settings| {
+        settings.admission.hold = NEVER;
+        settings.probe.timeout = SOON;
+        adjust(settings);
+    })
+    .await
+}
+
+/// Workers of a pool for `model` if they say so, by a name that has no addresses.
+fn sought(name: &str, pool: Pool, model: Option<&str>) -> Source {
+    let mut source = DnsSettings::new(name, 8000);
+    // Nobody answers there.
+    source.server = Some(SocketAddr::from(([127, 0, 0, 1], 9)));
+    source.pool = pool;
+    source.model = model.map(str::to_owned);
+    Source::Dns(source)
+}
+
+/// What waits for each pool, as autoscalers are told.
+async fn wakes(gateway: &Gateway, target: u32, draft: u32) {
+    for (pool, count) in [("target", target), ("draft", draft)] {
+        let line = format!("overdraft_pool_waiting{{pool=\"{pool}\"}} {count}");
+        until_metrics(gateway, &line).await;
+    }
+}
+
+const SMALL: &str = r#"{"model":"small","messages":[]}"#;
+
+#[tokio::test]
+async fn who_is_held_wakes_the_pool_that_discovery_names_for_its_model() {
+    let gateway = empty(|settings| {
+        let large = sought("large.test.", Pool::Target, Some(MODEL));
+        settings.discovery = vec![large, sought("small.test.", Pool::Draft, Some("small"))];
+    })
+    .await;
+    let _one = queued(&gateway, "", SMALL, ("default", 1)).await;
+    let _two = queued(&gateway, "", SMALL, ("default", 2)).await;
+    wakes(&gateway, 0, 2).await;
+    let _three = queued(&gateway, "", &chat(""), ("default", 3)).await;
+    wakes(&gateway, 1, 2).await;
+}
+
+#[tokio::test]
+async fn who_is_held_for_the_draft_of_a_cascade_wakes_the_drafts_where_nobody_says_their_model() {
+    let gateway = empty(|settings| {
+        settings.discovery = vec![sought("all.test.", Pool::Target, None)];
+        let cascade = CascadeSettings::new("small", MODEL);
+        settings.cascades.insert("smart".to_owned(), cascade);
+    })
+    .await;
+    let _one = queued(&gateway, "", SMALL, ("default", 1)).await;
+    wakes(&gateway, 0, 1).await;
+    let _two = queued(&gateway, "", &chat(""), ("default", 2)).await;
+    wakes(&gateway, 1, 1).await;
+}
+
+#[tokio::test]
+async fn who_is_held_wakes_the_pool_in_which_its_model_was_before() {
+    let mock = Mock::start(&["small"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("workers");
+    std::fs::write(&path, format!("{} pool=draft\n", mock.url())).unwrap();
+    let gateway = empty(|settings| {
+        let mut file = FileSettings::new(path.clone());
+        file.interval = SOON;
+        settings.discovery = vec![Source::File(file)];
+    })
+    .await;
+    gateway.until_up(1).await;
+    std::fs::write(&path, "[]").unwrap();
+    until(&gateway, |list| list["workers"].as_array().unwrap().is_empty()).await;
+    let _one = queued(&gateway, "", SMALL, ("default", 1)).await;
+    wakes(&gateway, 0, 1).await;
 }
 
 #[tokio::test]
