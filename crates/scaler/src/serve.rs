@@ -16,10 +16,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, join};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::{Grpc, ServerStreamingService, UnaryService};
@@ -41,6 +42,12 @@ const HEAD_BYTES_MAX: u32 = 16 * 1024;
 
 /// Silence after which a client is asked whether it is still there, and how long it may take.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// What every connection of HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long a client may take for that: who says nothing keeps a place that KEDA may need, and hyper waits for ever.
+const PREFACE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// After an accept that failed, for want of file descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -91,7 +98,20 @@ async fn accept(
     }
 }
 
+/// A connection whose client has said that it speaks HTTP/2, with what it has said still to be read; `None` where it
+/// says something else.
+async fn begun(stream: TcpStream) -> Option<impl AsyncRead + AsyncWrite + Send + Unpin> {
+    let (mut reader, writer) = stream.into_split();
+    let mut said = [0; PREFACE.len()];
+    reader.read_exact(&mut said).await.ok()?;
+    (said == *PREFACE).then(|| join(PREFACE.chain(reader), writer))
+}
+
 async fn connection<S: Source>(stream: TcpStream, face: Arc<Face<S>>) {
+    let Ok(Some(stream)) = timeout(PREFACE_PATIENCE, begun(stream)).await else {
+        tracing::debug!("a scaler's connection did not begin as HTTP/2 in time");
+        return;
+    };
     let answer = service_fn(move |request| {
         let face = Arc::clone(&face);
         async move { Ok::<_, Infallible>(face.answer(request).await) }

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use overdraft_core::scale::{Load, Targets};
 use overdraft_units::{Instant, Micros};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tonic::Code;
 
 use crate::desk::{Desk, METRIC};
 use crate::message::{GetMetricsRequest, ScaledObjectRef};
 use crate::query::Query;
-use crate::{ScaleSettings, Source, TRIGGERS_MAX};
+use crate::{CONNECTIONS_MAX, ScaleSettings, Source, TRIGGERS_MAX, serve};
 
 const POOLS: &[&str] = &["target", "draft"];
 
@@ -151,4 +153,38 @@ fn a_question_without_an_answer_is_refused_by_name() {
     assert!(refused.message().contains("`queue`") && refused.message().contains(METRIC));
     let asked = GetMetricsRequest { object: None, name: METRIC.to_owned() };
     assert_eq!(desk.metrics(&asked).expect_err("of whom?").code(), Code::InvalidArgument);
+}
+
+/// HTTP/2's preface and an empty SETTINGS frame.
+const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+#[tokio::test(start_paused = true)]
+async fn who_connects_and_says_nothing_leaves_its_place_to_others() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (fleet, _) = desk();
+    let asked = async {
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        // To have begun is not enough.
+        silent[0].write_all(&BEGINNING[..9]).await.unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(BEGINNING).await.unwrap();
+        let mut head = [0; 9];
+        client.read_exact(&mut head).await.unwrap();
+        assert_eq!(head[3], 4, "it is answered with SETTINGS");
+        // Who does speak is not cut off, however long ago it began.
+        tokio::time::sleep(std::time::Duration::from_secs(25)).await;
+        client.write_all(b"\0\0\x08\x06\0\0\0\0\0pingpong").await.unwrap();
+        let mut said = Vec::new();
+        while !said.ends_with(b"pingpong") {
+            assert_ne!(client.read_buf(&mut said).await.unwrap(), 0, "{said:?}");
+        }
+    };
+    tokio::select! {
+        () = serve(listener, fleet, std::future::pending()) => panic!("it ends"),
+        () = asked => {}
+    }
 }
