@@ -16,6 +16,8 @@ CONTAINERFILE = tools.DEPLOY / "image" / "Containerfile"
 # systemd-analyze tells an exposure tenfold: 20 is 2.0.
 EXPOSURE_MAX = 20
 STOP_MARGIN_SECONDS = 5
+# Clients that connect during a restart wait at systemd's socket for the whole drain, without an answer.
+SOCKET_DRAIN_SECONDS_MAX = 60
 
 
 def compose_findings(program):
@@ -74,4 +76,6 @@ def unit_findings(units=UNITS):
     needed = objects.seconds(shutdown["lame_duck"]) + objects.seconds(shutdown["drain"]) + STOP_MARGIN_SECONDS
     if int(re.search(r"^TimeoutStopSec=(\d+)$", text, re.M).group(1)) < needed:
         found.append(f"overdraft.service: TimeoutStopSec is shorter than the drain; expected {needed:g}")
+    if objects.seconds(shutdown["drain"]) > SOCKET_DRAIN_SECONDS_MAX:
+        found.append(f"overdraft.yaml: new clients wait at the socket for the whole drain; expected {SOCKET_DRAIN_SECONDS_MAX} s at most")
     return found

@@ -76,10 +76,11 @@ RULE_PLANTS = (
 )
 
 UNIT_PLANTS = (
-    ("a key that systemd does not know", ("NoNewPrivileges=yes", "NoNewPrivilege=yes"), "NoNewPrivilege"),
-    ("a type of a later systemd", ("Type=notify", "Type=notify-reload"), "notify-reload"),
-    ("all rights of root", ("CapabilityBoundingSet=\nAmbientCapabilities=\n", "User=root\n"), "exposure"),
-    ("a drain that is cut short", ("TimeoutStopSec=660", "TimeoutStopSec=90"), "TimeoutStopSec"),
+    ("a key that systemd does not know", "service", ("NoNewPrivileges=yes", "NoNewPrivilege=yes"), "NoNewPrivilege"),
+    ("a type of a later systemd", "service", ("Type=notify", "Type=notify-reload"), "notify-reload"),
+    ("all rights of root", "service", ("CapabilityBoundingSet=\nAmbientCapabilities=\n", "User=root\n"), "exposure"),
+    ("a drain that is cut short", "service", ("TimeoutStopSec=660", "TimeoutStopSec=30"), "TimeoutStopSec"),
+    ("a drain for which all new clients wait", "yaml", ("drain: 30s", "drain: 600s"), "wait at the socket"),
 )
 
 
@@ -129,11 +130,11 @@ def rule_findings(known):
 
 def unit_findings():
     """Plants in the systemd units that were not found."""
-    for name, pair, word in UNIT_PLANTS:
+    for name, suffix, pair, word in UNIT_PLANTS:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "systemd"
             shutil.copytree(machine.UNITS, copy)
-            replaced(copy / "overdraft.service", pair)
+            replaced(copy / f"overdraft.{suffix}", pair)
             if not any(word in finding for finding in machine.unit_findings(copy)):
                 yield f"planted and not found: {name}"
 
