@@ -20,6 +20,11 @@ def rate(metric, labels="", by=""):
     return f"sum by ({by}) (rate({metric}{{{inner}}}[$__rate_interval]))"
 
 
+def shared_rate(metric, labels, by):
+    """The same of what each gateway counts in full, as the hours of workers: a sum over gateways would count it many times."""
+    return f"max by ({by}) (rate({metric}{{{HERE},{labels}}}[$__rate_interval]))"
+
+
 def quantile(share, metric, by, labels=""):
     inner = f"{HERE},{labels}" if labels else HERE
     groups = f"le, {by}" if by else "le"
@@ -90,7 +95,7 @@ BOARDS = [
         ("Prefixes at dispatch", "reqps", "Requests sent, by what became of their prefix: warm, or computed anew and why.", [(rate("overdraft_prefix_dispatches_total", "", "prefix"), "{{prefix}}")]),
         ("Decisions", "reqps", "Routing decisions by policy and what was decided.", [(rate("overdraft_routing_decisions_total", "", "policy, choice"), "{{policy}} {{choice}}")]),
         ("Time in the queue, p95", "s", "How long requests waited that were then sent, by priority.", [(quantile(0.95, "overdraft_queue_wait_seconds", "priority"), "{{priority}}")]),
-        ("What is known of caches", "short", "Workers by what is believed of their caches rests on.", [(gauge("overdraft_worker_prefix_knowledge", WORKER, "kind", "count"), "{{kind}}")]),
+        ("What is known of caches", "short", "Workers by what is believed of their caches rests on.", [(f'count by (kind) ({gauge("overdraft_worker_prefix_knowledge", WORKER, "worker, kind")})', "{{kind}}")]),
         ("Response cache", "reqps", "Requests by what the response cache had to do with them.", [(rate("overdraft_cache_requests_total", "", "result"), "{{result}}")]),
         ("Tokens saved", "short", "Tokens a second that kept answers saved computing.", [(rate("overdraft_cache_tokens_saved_total"), "tokens")]),
         ("Memory of the response cache", "bytes", "Bytes of answers kept in each gateway.", [(gauge("overdraft_cache_bytes", "", "instance"), "{{instance}}")]),
@@ -129,7 +134,7 @@ BOARDS = [
     ("cost", "overdraft-cost", "Overdraft: cost, cascades and traces", [("pool", "overdraft_pool_workers"), ("model", "overdraft_tokens_total")], [
         ("Dollars an hour by pool", "currencyUSD", "What the workers of a pool that are up cost by the hour; `prices` sets it.", [(gauge("overdraft_pool_dollars_per_hour", POOL, "pool", "max"), "{{pool}}")]),
         ("Idle workers", "percentunit", "Share of the time of a pool's workers in which they had no request.", [(ratio("overdraft_pool_idle_worker_seconds_total", "overdraft_pool_worker_seconds_total", POOL, "pool"), "{{pool}}")]),
-        ("Worker hours", "short", "Workers of a pool that are up, and those of them that are idle, mean over the interval.", [(rate("overdraft_pool_worker_seconds_total", POOL, "pool"), "{{pool}} up"), (rate("overdraft_pool_idle_worker_seconds_total", POOL, "pool"), "{{pool}} idle")]),
+        ("Worker hours", "short", "Workers of a pool that are up, and those of them that are idle, mean over the interval.", [(shared_rate("overdraft_pool_worker_seconds_total", POOL, "pool"), "{{pool}} up"), (shared_rate("overdraft_pool_idle_worker_seconds_total", POOL, "pool"), "{{pool}} idle")]),
         ("Dollars an hour by tenant", "currencyUSD", "What tenants' requests cost by the hour, at the prices of their tokens.", [(f'3600 * {rate("overdraft_cost_dollars_total", MODEL, "tenant")}', "{{tenant}}")]),
         ("Dollars an hour by model", "currencyUSD", "What requests cost by the hour by model and who answered.", [(f'3600 * {rate("overdraft_cost_dollars_total", MODEL, "model, by")}', "{{model}} {{by}}")]),
         ("Against the target alone", "currencyUSD", "What requests cost by the hour, and what they would have without drafts and response cache.", [(f'3600 * {rate("overdraft_cost_dollars_total", MODEL)}', "cost"), (f'3600 * {rate("overdraft_cost_target_only_dollars_total", MODEL)}', "target only")]),

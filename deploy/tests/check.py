@@ -120,7 +120,7 @@ def main():
     else:
         chart_checks(report, helm, arguments.binary)
         report.run(f"{len(cases.CASES)} sets of values besides", lambda: cases.findings(helm))
-        report.run(f"{plants.count()} planted mistakes are found", lambda: [*plants.chart_findings(helm), *plants.rule_findings(known), *plants.unit_findings()])
+        report.run(f"{plants.count()} planted mistakes are found", lambda: [*plants.chart_findings(helm), *plants.rule_findings(known), *plants.dashboard_findings(known), *plants.unit_findings()])
         helm.end()
     print(f"{report.failed} failed, {report.skipped} skipped")
     return int(report.failed > 0 or (arguments.strict and report.skipped > 0))

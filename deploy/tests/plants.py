@@ -1,5 +1,7 @@
 """Planted mistakes: each must be found by the same checks that pass the real files."""
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -75,6 +77,12 @@ RULE_PLANTS = (
     ("an alert without a severity", ("labels: {severity: critical}\n        annotations:\n          summary: No gateway", "labels: {}\n        annotations:\n          summary: No gateway"), "expected a severity"),
 )
 
+DASHBOARD_PLANTS = (
+    ("workers counted by each gateway", ("count by (kind) ({gauge(\"overdraft_worker_prefix_knowledge\", WORKER, \"worker, kind\")})",
+                                         "{gauge(\"overdraft_worker_prefix_knowledge\", WORKER, \"kind\", \"count\")}"), "in full"),
+    ("hours summed over gateways", ("return f\"max by ({by})", "return f\"sum by ({by})"), "in full"),
+)
+
 UNIT_PLANTS = (
     ("a key that systemd does not know", "service", ("NoNewPrivileges=yes", "NoNewPrivilege=yes"), "NoNewPrivilege"),
     ("a type of a later systemd", "service", ("Type=notify", "Type=notify-reload"), "notify-reload"),
@@ -128,6 +136,18 @@ def rule_findings(known):
                 yield f"planted and not found: {name}"
 
 
+def dashboard_findings(known):
+    """Plants in the dashboards that were not found."""
+    for name, pair, word in DASHBOARD_PLANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "grafana"
+            shutil.copytree(watching.DASHBOARDS, copy)
+            replaced(copy / "make.py", pair)
+            subprocess.run([sys.executable, copy / "make.py"], check=True, capture_output=True, timeout=60)
+            if not any(word in finding for finding in watching.dashboard_findings(known, copy)):
+                yield f"planted and not found: {name}"
+
+
 def unit_findings():
     """Plants in the systemd units that were not found."""
     for name, suffix, pair, word in UNIT_PLANTS:
@@ -140,4 +160,4 @@ def unit_findings():
 
 
 def count():
-    return len(CHART_PLANTS) + len(VALUE_PLANTS) + len(RULE_PLANTS) + len(UNIT_PLANTS)
+    return len(CHART_PLANTS) + len(VALUE_PLANTS) + len(RULE_PLANTS) + len(DASHBOARD_PLANTS) + len(UNIT_PLANTS)

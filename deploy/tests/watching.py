@@ -23,6 +23,10 @@ SUFFIXES = ("_total", "_bucket", "_sum", "_count", "")
 START_SECONDS_MAX = 60
 # Labels that scrapers add.
 SCRAPED = {"job", "instance", "namespace", "pod", "service", "container", "endpoint", "le"}
+# What every gateway tells of all workers.
+SHARED = ("overdraft_pool_worker_seconds_total", "overdraft_pool_idle_worker_seconds_total", "overdraft_pool_cost_dollars_total",
+          "overdraft_pool_dollars_per_hour", "overdraft_pool_workers", "overdraft_pool_waiting", "overdraft_pool_running",
+          "overdraft_worker_prefix_knowledge", "overdraft_worker_up")
 CONFIGMAP_BYTES_MAX = 1 << 20
 ANNOTATIONS = {"summary", "description", "runbook_url"}
 
@@ -155,6 +159,12 @@ def write_up_findings(program, script=WRITE_UPS):
     return [] if made.returncode == 0 else [(made.stdout + made.stderr).strip()]
 
 
+def shared_findings(expression, where):
+    """Sums over gateways of what each of them counts in full. A share of two such sums is right all the same."""
+    found = re.findall(rf"(?:sum|count) by \([^)]*\) \((?:rate\()?({'|'.join(SHARED)})", expression)
+    return [f"{where}: every gateway counts {name} in full; expected max over them" for name in found if " / " not in expression]
+
+
 def panels_of(board):
     for panel in board["panels"]:
         if panel["type"] != "row":
@@ -186,7 +196,7 @@ def dashboard_findings(known, folder=DASHBOARDS):
                 if part.get("datasource", {}).get("uid") != "${datasource}":
                     found.append(f"{where}: its data source is not the variable's")
             for target in panel.get("targets", []):
-                found += expression_findings(target["expr"], known, where)
+                found += expression_findings(target["expr"], known, where) + shared_findings(target["expr"], where)
                 if re.search(r"(rate|increase)\([^\[]*\[(?!\$__rate_interval)", target["expr"]):
                     found.append(f"{where}: a rate over a fixed span; expected $__rate_interval")
     return found
