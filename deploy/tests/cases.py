@@ -9,6 +9,8 @@ CASES = {
     "a gateway with TLS": {"config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key"}}},
     "a gateway that asks clients for certificates": {
         "config": {"tls": {"certificate_file": "/tls/tls.crt", "key_file": "/tls/tls.key", "client_ca_file": "/tls/ca.crt"}}},
+    "a pool of our own workers": {"pools": {"cpu": {"engine": "overdraft", "model": "/models/qwen2.5-1.5b.gguf", "gpus": 0}}},
+    "a pool of our own workers by another name": {"pools": {"cpu": {"engine": "overdraft", "model": "/models/a.gguf", "servedModelName": "qwen", "gpus": 0}}},
     "pools that are scaled apart": {
         "keda": {"enabled": True},
         "pools": {"one": {"model": "m", "autoscaling": {"enabled": True}}, "two": {"model": "n", "autoscaling": {"enabled": True}}, "third": {"model": "m"},

@@ -247,6 +247,22 @@ def gpus(manifests):
             yield f"{name_of(one)}: a roll-out with a surge waits for a GPU that may not be there"
 
 
+def pools(manifests):
+    """What the gateway expects of a pool's workers, they do: serve its model, and publish what their caches hold."""
+    workloads = {one["metadata"]["name"]: one for one in kind(manifests, "Deployment")}
+    for source in (config_of(manifests) or {}).get("discovery", []):
+        own = source.get("kubernetes", {})
+        if own.get("service") not in workloads:
+            continue
+        container = workloads[own["service"]]["spec"]["template"]["spec"]["containers"][0]
+        flags = dict(arg.lstrip("-").partition("=")[::2] for arg in container["args"] if arg.startswith("--"))
+        model = container["args"][0] if container.get("command") else Path(flags.get("model", "")).stem
+        if own.get("model") and own["model"] != flags.get("served-model-name", model):
+            yield f"{name_of(workloads[own['service']])}: the gateway expects {own['model']} of it, which it does not serve"
+        if "kv_events" in own.get("each", {}) and "kv-events-config" not in flags:
+            yield f"{name_of(workloads[own['service']])}: the gateway expects KV events of it, which it does not publish"
+
+
 def scaling(manifests):
     """Autoscalers: one to a target, targets that exist, text in metadata, shares by value, no silent zero."""
     workloads = {one["metadata"]["name"]: one for one in kind(manifests, "Deployment")}
@@ -347,7 +363,7 @@ def flags(manifests):
 
 
 LINTS = (duplicates, services, selectors, monitors, policies, rights, accounts, probes, graces, security, mounts, gpus,
-         scaling, tests, clients_port, flags)
+         pools, scaling, tests, clients_port, flags)
 
 
 def findings(manifests, program=None):

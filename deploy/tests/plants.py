@@ -43,6 +43,8 @@ CHART_PLANTS = (
     ("several GPUs without shared memory", "templates/pools.yaml", ("            {{- if gt $gpus 1 }}\n            - name: shared-memory\n              mountPath: /dev/shm\n            {{- end }}\n", ""), "pools", "/dev/shm"),
     ("an engine that is cut short", "templates/pools.yaml", ("add $pool.preStopSeconds $pool.drainSeconds 15", "add $pool.preStopSeconds 30"), "pools", "terminationGracePeriodSeconds"),
     ("names over UDP alone", "templates/networkpolicy.yaml", ("[{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]", "[{protocol: UDP, port: 53}]"), "locked", "UDP and TCP"),
+    ("a model that is not passed on", "templates/pools.yaml", ("- --model={{ . }}\n            {{- end }}\n            {{- with $pool.servedModelName }}\n            - --served-model-name={{ . }}\n", "- --model={{ . }}\n            {{- end }}\n            {{- with $pool.servedModelName }}\n"), "simulated", "which it does not serve"),
+    ("caches that nobody publishes", "templates/pools.yaml", ("            {{- if $pool.kvEvents }}\n            - '", "            {{- if not $pool.kvEvents }}\n            - '"), "pools", "expects KV events of it"),
     ("a test that the policy keeps out", "templates/networkpolicy.yaml", ("\"component\" \"test\"", "\"component\" \"tests\""), "locked", "from the clients' port"),
     ("a test without a key", "templates/tests/request.yaml", ("name: OPENAI_API_KEY", "name: API_KEY"), "fleet", "shows no key"),
     ("a flag that is none", "templates/deployment.yaml", ("- --log-format\n", "- --log-fmt\n"), "default", "--log-fmt is not a flag"),
@@ -68,6 +70,7 @@ VALUE_PLANTS = (
     ("a listener beside its port", {"config": {"listen": "0.0.0.0:9000"}}, "set listenAddress and ports.http"),
     ("operators beside their port", {"config": {"admin": {"listen": "0.0.0.0:9999"}}}, "set listenAddress and ports.admin"),
     ("a scaler without a Service", {"config": {"scaling": {"listen": "0.0.0.0:9090"}}}, "set scaler.enabled"),
+    ("a pool by the name of another Service", {"pools": {"scaler": {"model": "m"}}}, "scaler"),
     ("a pool without a model", {"pools": {"target": {}}}, "model is empty"),
 )
 

@@ -122,7 +122,7 @@ impl CareMetrics {
         );
         registry.register(
             "overdraft_pool_running",
-            "Requests on a pool's workers, computed or waiting",
+            "Requests that are computed on a pool's workers; those that wait are counted apart",
             self.running.clone(),
         );
         registry.register(

@@ -84,13 +84,19 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
 {{- mergeOverwrite (deepCopy .root.Values.poolDefaults) (deepCopy .pool) | toYaml -}}
 {{- end -}}
 
+{{/* The name under which the workers of a pool serve their model, if it is known. */}}
+{{- define "overdraft.servedModel" -}}
+{{- $model := ternary .model (.model | base | trimSuffix ".gguf") (eq .engine "vllm") -}}
+{{- default (ternary $model "" (ne .model "")) .servedModelName -}}
+{{- end -}}
+
 {{/* Ends where two pools would each be given the workers for the load of both. */}}
 {{- define "overdraft.scaledApart" -}}
 {{- $root := . -}}
 {{- $seen := dict -}}
 {{- range $name, $given := .Values.pools -}}
 {{- $pool := include "overdraft.pool" (dict "root" $root "pool" $given) | fromYaml -}}
-{{- $model := default $pool.model $pool.servedModelName -}}
+{{- $model := include "overdraft.servedModel" $pool -}}
 {{- if $pool.autoscaling.enabled -}}
 {{- range $before, $other := $seen -}}
 {{- $whole := or (eq $other.mode "prometheus") (eq $pool.autoscaling.mode "prometheus") -}}
@@ -115,11 +121,11 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
     service: {{ include "overdraft.fullname" $root }}-{{ $name }}
     port: http
     pool: {{ $pool.role }}
-    {{- with default $pool.model $pool.servedModelName }}
+    {{- with include "overdraft.servedModel" $pool }}
     model: {{ . | quote }}
     {{- end }}
     each:
-      {{- if and $pool.kvEvents (eq $pool.engine "vllm") }}
+      {{- if $pool.kvEvents }}
       kv_events:
         endpoint: "tcp://{host}:5557"
         replay_endpoint: "tcp://{host}:5558"
