@@ -1,7 +1,7 @@
 //! Shared state of the gateways before one fleet: breakers, loads, budgets, revoked keys, cached answers.
 //!
 //! Gateways share four things: which workers are ejected (the *board*), what each gateway has in
-//! flight at each worker (the *shares*), what keys have spent (the *budgets*), and which keys are
+//! flight at each worker and keeps waiting (the *shares*), what keys have spent (the *budgets*), and which keys are
 //! refused (the *revocations*). In
 //! [`Place::Memory`] a gateway is alone and shares nothing; in [`Place::Redis`] all of it is in
 //! Redis, under one prefix, with a TTL, and only scripts that use Redis' clock change it.
@@ -46,6 +46,6 @@ pub use self::revocations::{
 };
 pub use self::server_info::ServerInfo;
 pub use self::settings::{Namespace, NamespaceError, StoreSettings, TlsFiles};
-pub use self::shares::{GATEWAYS_MAX, SHARE_LIFE, Shared};
+pub use self::shares::{GATEWAYS_MAX, OwnShare, SHARE_LIFE, Shared};
 pub use self::status::{Side, Status};
 pub use self::store::{CLAIM_LIFE, Store, WORKERS_AT_ONCE};

@@ -1,4 +1,4 @@
-//! Peer load: what the other gateways have in flight, by worker.
+//! Peer load: what the other gateways have in flight, by worker, and what waits in them, by model.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,23 +15,47 @@ pub const GATEWAYS_MAX: usize = 64;
 /// Maximum workers in one gateway's share.
 const WORKERS_MAX: usize = 1_024;
 
-/// What the others have in flight, by worker.
+/// Maximum models in one gateway's share for which requests wait.
+const MODELS_MAX: usize = 1_024;
+
+/// What the word begins with that says how many requests wait.
+const WAITING: char = 'q';
+
+/// What one gateway carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnShare {
+    /// What it has in flight, by worker.
+    pub by_worker: Vec<(u64, Share)>,
+    /// Requests that wait in it, by model.
+    pub waiting: BTreeMap<u64, u64>,
+}
+
+/// What the others carry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
     /// Sums over the other gateways.
     pub by_worker: BTreeMap<u64, Share>,
+    /// Requests that wait in them, by model.
+    pub waiting: BTreeMap<u64, u64>,
     /// Gateways, this one included.
     pub gateways: usize,
 }
 
-/// A share as text; workers with nothing in flight are left out.
-pub(crate) fn text(shares: &[(u64, Share)]) -> String {
+/// A share as text; workers with nothing in flight and models for which nobody waits are left out.
+///
+/// A model looks like a worker with nothing in flight and a fifth word: for that it is taken by gateways of before there
+/// was such a word, which are running beside this one during an upgrade.
+pub(crate) fn text(own: &OwnShare) -> String {
+    let written = "a string takes what is written";
     let mut text = String::new();
-    let busy = shares.iter().filter(|(_, share)| 0 < share.requests);
+    let busy = own.by_worker.iter().filter(|(_, share)| 0 < share.requests);
     for (worker, share) in busy.take(WORKERS_MAX) {
         let Share { requests, prompt_tokens, tokens } = share;
-        write!(text, "{worker:x} {requests} {prompt_tokens} {tokens};")
-            .expect("a string takes what is written");
+        write!(text, "{worker:x} {requests} {prompt_tokens} {tokens};").expect(written);
+    }
+    let awaited = own.waiting.iter().filter(|(_, count)| 0 < **count);
+    for (model, count) in awaited.take(MODELS_MAX) {
+        write!(text, "{model:x} 0 0 0 {WAITING}{count};").expect(written);
     }
     text
 }
@@ -41,11 +65,15 @@ pub(crate) fn sum(told: &[String]) -> (Shared, u64) {
     let mut shared = Shared { gateways: told.len() + 1, ..Shared::default() };
     let mut unread = 0;
     for text in told.iter().take(GATEWAYS_MAX) {
-        let Some(shares) = parse(text) else {
+        let Some(own) = parse(text) else {
             unread += 1;
             continue;
         };
-        for (worker, share) in shares {
+        for (model, count) in own.waiting {
+            let all = shared.waiting.entry(model).or_default();
+            *all = all.saturating_add(count);
+        }
+        for (worker, share) in own.by_worker {
             let all = shared.by_worker.entry(worker).or_default();
             all.requests = all.requests.saturating_add(share.requests);
             all.prompt_tokens = all.prompt_tokens.saturating_add(share.prompt_tokens);
@@ -55,19 +83,24 @@ pub(crate) fn sum(told: &[String]) -> (Shared, u64) {
     (shared, unread)
 }
 
-fn parse(text: &str) -> Option<Vec<(u64, Share)>> {
-    let one = |part: &str| {
+fn parse(text: &str) -> Option<OwnShare> {
+    let mut own = OwnShare::default();
+    for part in text.split_terminator(';').take(WORKERS_MAX + MODELS_MAX) {
         let mut words = part.split(' ');
-        let worker = u64::from_str_radix(words.next()?, 16).ok()?;
+        let number = u64::from_str_radix(words.next()?, 16).ok()?;
         let share = Share {
             requests: words.next()?.parse().ok()?,
             prompt_tokens: words.next()?.parse().ok()?,
             tokens: words.next()?.parse().ok()?,
         };
         // A newer gateway may tell more.
-        Some((worker, share))
-    };
-    text.split_terminator(';').take(WORKERS_MAX).map(one).collect()
+        if let Some(count) = words.next().and_then(|word| word.strip_prefix(WAITING)) {
+            own.waiting.insert(number, count.parse().ok()?);
+        } else {
+            own.by_worker.push((number, share));
+        }
+    }
+    Some(own)
 }
 
 #[cfg(test)]
@@ -78,23 +111,38 @@ mod tests {
         Share { requests, prompt_tokens: 10, tokens: 20 }
     }
 
+    /// What a gateway tells that has this in flight and these waiting.
+    fn told(by_worker: &[(u64, Share)], waiting: &[(u64, u64)]) -> String {
+        let waiting = waiting.iter().copied().collect();
+        text(&OwnShare { by_worker: by_worker.to_vec(), waiting })
+    }
+
     #[test]
     fn what_is_told_is_what_is_heard_and_sums_over_gateways() {
-        let told = [text(&[(7, share(1)), (9, share(0))]), text(&[(7, share(2)), (8, share(3))])];
+        let told = [
+            told(&[(7, share(1)), (9, share(0))], &[(5, 20), (6, 0)]),
+            told(&[(7, share(2)), (8, share(3))], &[(5, 5), (7, 1)]),
+        ];
         let (shared, unread) = sum(&told);
         assert_eq!((shared.gateways, unread), (3, 0));
         let requests: Vec<_> =
             shared.by_worker.iter().map(|(id, one)| (*id, one.requests)).collect();
         assert_eq!(requests, [(7, 3), (8, 3)]);
         assert_eq!(shared.by_worker[&7].tokens, 40);
+        assert_eq!(shared.waiting, BTreeMap::from([(5, 25), (7, 1)]));
+    }
+
+    #[test]
+    fn a_model_is_told_as_a_worker_with_nothing_in_flight_and_a_word_more() {
+        // Gateways that read four words of each, and leave the rest, must be able to go on beside this one.
+        assert_eq!(told(&[(7, share(1))], &[(10, 3)]), "7 1 10 20;a 0 0 0 q3;");
     }
 
     #[test]
     fn garbage_is_nobodys_share() {
-        let told =
-            ["7 1 2".to_owned(), "x".to_owned(), "7 1 2 3x;".to_owned(), text(&[(7, share(1))])];
-        let (shared, unread) = sum(&told);
-        assert_eq!((shared.by_worker.len(), unread), (1, 3));
+        let garbage = ["7 1 2", "x", "7 1 2 3x;", "7 0 0 0 qx;"].map(str::to_owned);
+        let (shared, unread) = sum(&[&garbage[..], &[told(&[(7, share(1))], &[])]].concat());
+        assert_eq!((shared.by_worker.len(), shared.waiting.len(), unread), (1, 0, 4));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use overdraft_core::fleet::Share;
 use overdraft_units::Instant;
 
 use crate::address::Place;
@@ -23,7 +22,7 @@ use crate::scripts::{
 };
 use crate::server_info::ServerInfo;
 use crate::settings::StoreSettings;
-use crate::shares::{self, GATEWAYS_MAX, SHARE_LIFE, Shared};
+use crate::shares::{self, GATEWAYS_MAX, OwnShare, SHARE_LIFE, Shared};
 use crate::status::{Side, Status};
 use crate::transport::Dialer;
 
@@ -282,11 +281,11 @@ impl Store {
         Ok(answer.first().is_some_and(|granted| granted == "1"))
     }
 
-    /// Tells the others what this gateway has in flight, by worker, and hears what they have.
+    /// Tells the others what this gateway has in flight, by worker, and what waits in it, by model; and hears theirs.
     ///
     /// # Errors
     /// [`Fault`]; what was heard before grows old then and is to be let go of after [`SHARE_LIFE`].
-    pub async fn exchange_shares(&mut self, ours: &[(u64, Share)]) -> Result<Shared, Fault> {
+    pub async fn exchange_shares(&mut self, ours: &OwnShare) -> Result<Shared, Fault> {
         let Some(link) = &mut self.link else {
             return Ok(Shared { gateways: 1, ..Shared::default() });
         };

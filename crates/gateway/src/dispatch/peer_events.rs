@@ -1,13 +1,13 @@
 //! Peer events: what other gateways tell the core of breakers and loads, and what it tells them.
 
-use std::collections::BTreeMap;
-
 use overdraft_core::breaker::{Grants, News, Seen};
 use overdraft_core::fleet::{Share, Worker, WorkerId};
 use overdraft_core::route::Router;
+use overdraft_store::{OwnShare, Shared};
 use overdraft_units::Instant;
 
 use super::dispatcher::Dispatcher;
+use super::wait_queue::WaitQueue;
 
 /// A worker as gateways know it: its place here, and its number on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,14 +84,18 @@ impl Dispatcher {
         self.changed(change);
     }
 
-    /// What this gateway has in flight, by the workers' numbers.
-    pub(crate) fn shares(&self) -> Vec<(u64, Share)> {
+    /// What this gateway has in flight, by the workers' numbers, and what waits in it.
+    pub(crate) fn own_share(&self) -> OwnShare {
         let router = self.router();
-        router.fleet().workers().map(|(_, worker)| (worker.tag(), share(worker))).collect()
+        let workers = router.fleet().workers();
+        let by_worker = workers.map(|(_, worker)| (worker.tag(), share(worker))).collect();
+        OwnShare { by_worker, waiting: WaitQueue::by_model(router.queue()) }
     }
 
-    /// What the others have in flight; workers that they do not name have nothing.
-    pub(crate) fn note_others(&self, by_worker: &BTreeMap<u64, Share>) {
+    /// What the others carry; workers that they do not name have nothing of theirs.
+    pub(crate) fn note_others(&self, others: Shared) {
+        let Shared { by_worker, waiting, .. } = others;
+        self.wait_queue.note_elsewhere(waiting);
         let mut router = self.router();
         let workers: Vec<(WorkerId, u64)> =
             router.fleet().workers().map(|(id, worker)| (id, worker.tag())).collect();

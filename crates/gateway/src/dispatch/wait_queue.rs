@@ -25,6 +25,8 @@ pub(crate) struct WaitQueue {
     bells: Mutex<BTreeMap<Ticket, Arc<Notify>>>,
     /// How many there are, for those who would otherwise take a lock to wake nobody.
     waiting: AtomicUsize,
+    /// Those who wait at other gateways, by model, as they told last.
+    elsewhere: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl WaitQueue {
@@ -49,6 +51,31 @@ impl WaitQueue {
     /// Those who wait, of each priority, the least first, and their tokens.
     pub(crate) fn lengths(queue: &Queue) -> ([usize; 3], u64) {
         (Priority::ALL.map(|priority| queue.waiting(priority)), queue.tokens())
+    }
+
+    /// Those who wait here, by model.
+    pub(crate) fn by_model(queue: &Queue) -> BTreeMap<u64, u64> {
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        queue.waiting_by_model().map(|(model, waiting)| (model, count(waiting))).collect()
+    }
+
+    /// The same with those who wait at other gateways.
+    pub(crate) fn everywhere(&self, queue: &Queue) -> BTreeMap<u64, u64> {
+        let mut all = self.elsewhere().clone();
+        for (model, count) in Self::by_model(queue) {
+            let known = all.entry(model).or_default();
+            *known = known.saturating_add(count);
+        }
+        all
+    }
+
+    /// Notes who waits at other gateways.
+    pub(crate) fn note_elsewhere(&self, waiting: BTreeMap<u64, u64>) {
+        *self.elsewhere() = waiting;
+    }
+
+    fn elsewhere(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a request wait for a worker, and calls it at once if it is its turn.

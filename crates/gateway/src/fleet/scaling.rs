@@ -3,7 +3,7 @@
 //! The core computes the wanted number (`overdraft_core::scale`); this file sums up the workers of
 //! a pool, and applies the cooldown to the numbers for metrics. KEDA's side is the crate `scaler`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use overdraft_core::route::model_number;
@@ -36,8 +36,8 @@ pub(crate) fn pools(fleet: &Fleet) -> Vec<PoolGauges> {
     told.collect()
 }
 
-/// What a pool carries, or those of it that serve `model` or are there for it; what waits in the
-/// gateway for a model counts for each pool that has it.
+/// What a pool carries, or those of it that serve `model` or are there for it; what waits for a model in this gateway,
+/// or in others that share its store, counts for each pool that has it.
 fn load(fleet: &Fleet, pool: Pool, model: Option<&str>) -> Load {
     let now = fleet.dispatcher.clock.now();
     let asked = model.map(model_number);
@@ -59,14 +59,15 @@ fn load(fleet: &Fleet, pool: Pool, model: Option<&str>) -> Load {
         }
         ours.extend(models);
     }
-    let waiting = router.queue().waiting_by_model().filter(|(model, _)| is_asked(*model));
-    let waiting: BTreeMap<u64, usize> = waiting.collect();
+    let waiting = fleet.dispatcher.wait_queue.everywhere(router.queue());
     drop(router);
     // Who waits for a model that no worker has yet is what one is to be started for.
     let is_missed = |model: u64| !others.contains(&model) && is_home(fleet, pool, model);
-    let counts = waiting.into_iter().filter(|(model, _)| ours.contains(model) || is_missed(*model));
-    let queued = counts.map(|(_, count)| count).sum::<usize>();
-    load.add_queued(u64::try_from(queued).unwrap_or(u64::MAX));
+    for (model, count) in waiting.into_iter().filter(|(model, _)| is_asked(*model)) {
+        if ours.contains(&model) || is_missed(model) {
+            load.add_queued(count);
+        }
+    }
     load
 }
 

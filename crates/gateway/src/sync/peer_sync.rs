@@ -4,13 +4,12 @@
 //! takes in those of the others and the revoked keys, and asks for the trial of ejected workers. Requests use the core's
 //! state and never wait for any of this. Without the store the gateway decides alone.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::breaker::{Grants, Seen};
 use overdraft_store::{
-    Budgets, Record, Revocations, SHARE_LIFE, Status, Store, StoreSettings, Verdict,
+    Budgets, Record, Revocations, SHARE_LIFE, Shared, Status, Store, StoreSettings, Verdict,
 };
 use overdraft_telemetry::calendar_time;
 use overdraft_units::{Instant, Micros};
@@ -194,13 +193,13 @@ impl Bridge {
         self.started.1.elapsed() < BUSY
     }
 
-    /// Tells what is in flight here and what was spent, and takes in the others'.
+    /// Tells what is in flight and waits here and what was spent, and takes in the others'.
     async fn exchange(&mut self) {
-        let ours = self.dispatcher.shares();
+        let ours = self.dispatcher.own_share();
         match self.store.exchange_shares(&ours).await {
             Ok(others) => {
                 self.heard = Moment::now();
-                self.dispatcher.note_others(&others.by_worker);
+                self.dispatcher.note_others(others);
             }
             Err(_) if SHARE_LIFE < self.heard.elapsed() => self.forget_others(),
             Err(_) => {}
@@ -224,7 +223,7 @@ impl Bridge {
 
     /// What they said is too old to go by.
     fn forget_others(&self) {
-        self.dispatcher.note_others(&BTreeMap::new());
+        self.dispatcher.note_others(Shared::default());
     }
 
     /// Decides alone once the store has been away for long enough.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::admit::ByPriority;
-use overdraft_gateway::GatewaySettings;
+use overdraft_gateway::{GatewaySettings, ModelSettings};
 use overdraft_store::Place;
 use overdraft_units::Micros;
 use serde_json::Value;
 
-use crate::harness::{CHAT, Gateway, MODEL, SOON, chat, in_time};
+use crate::harness::{CHAT, Gateway, MODEL, NEVER, SOON, chat, in_time};
 use crate::mock::{Alone, Mock};
 use crate::redis::{Redis, free_port};
 
@@ -163,6 +163,36 @@ async fn what_one_gateway_opens_the_other_does_not_ask() {
         assert_eq!(ask(&other).await, 200);
     }
     assert_eq!(workers.alone[0].asked(), asked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_gateway_holds_the_other_tells_autoscalers_of() {
+    let redis = Redis::start(&[]);
+    let mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| manner.health = 503);
+    let held = |settings: &mut GatewaySettings| {
+        place(settings, &redis.url());
+        settings.admission.hold = NEVER;
+        settings.routing.models.insert(MODEL.to_owned(), ModelSettings::default());
+    };
+    let one = Gateway::start_unready(&[&mock], held).await;
+    let other = Gateway::start_unready(&[&mock], held).await;
+    let mut clients = Vec::new();
+    for _ in 0..25 {
+        clients.push(one.chat("").await);
+    }
+    let waiting = |count: u32| format!("overdraft_pool_waiting{{pool=\"target\"}} {count}\n");
+    for gateway in [&one, &other] {
+        until_told(gateway, "/metrics", &waiting(25)).await;
+    }
+    clients.push(other.chat("").await);
+    for gateway in [&one, &other] {
+        until_told(gateway, "/metrics", &waiting(26)).await;
+    }
+    drop(clients);
+    for gateway in [&one, &other] {
+        until_told(gateway, "/metrics", &waiting(0)).await;
+    }
 }
 
 /// What a gateway tells of a worker, by its name.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use overdraft_store::{Store, Verdict};
 
 use crate::server::Redis;
-use crate::{OUT, WORKER, in_time, open};
+use crate::{OUT, WORKER, busy, in_time, open};
 
 /// What the board says of the worker.
 async fn seen(store: &mut Store) -> Option<Option<Duration>> {
@@ -107,7 +107,7 @@ async fn what_lies_in_redis_ends_by_itself_and_under_one_prefix() {
     let redis = Redis::start(&[]);
     let mut store = open(&redis.url());
     store.board_report(WORKER, OUT).await.unwrap();
-    store.exchange_shares(&[]).await.unwrap();
+    store.exchange_shares(&busy(&[])).await.unwrap();
     let client = redis::Client::open(redis.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();

@@ -4,14 +4,14 @@ use overdraft_core::fleet::Share;
 use overdraft_store::{Fault, Store};
 
 use crate::server::{Redis, free_port};
-use crate::{OUT, WORKER, in_time, open, say, say_to};
+use crate::{OUT, WORKER, busy, in_time, open, say, say_to};
 
 /// One round of what a gateway's task does.
 async fn round(store: &mut Store) -> Result<(), Fault> {
     let share = Share { requests: 1, prompt_tokens: 1, tokens: 1 };
     let read = store.board_version().await.map(drop);
     let told = store.board_report(WORKER, OUT).await.map(drop);
-    let shared = store.exchange_shares(&[(WORKER, share)]).await.map(drop);
+    let shared = store.exchange_shares(&busy(&[(WORKER, share)])).await.map(drop);
     read.and(told).and(shared)
 }
 

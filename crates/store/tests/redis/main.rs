@@ -19,7 +19,8 @@ mod versions;
 use std::future::Future;
 use std::time::Duration;
 
-use overdraft_store::{Namespace, Place, Store, StoreSettings, Verdict};
+use overdraft_core::fleet::Share;
+use overdraft_store::{Namespace, OwnShare, Place, Store, StoreSettings, Verdict};
 use redis::Value;
 
 use crate::server::Redis;
@@ -35,6 +36,11 @@ const OUT: Verdict = Verdict { open_for: Some(Duration::from_mins(1)), streak: 1
 
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("nothing takes this long but a hang")
+}
+
+/// What a gateway tells that has so much in flight, and in which nobody waits.
+fn busy(by_worker: &[(u64, Share)]) -> OwnShare {
+    OwnShare { by_worker: by_worker.to_vec(), ..OwnShare::default() }
 }
 
 fn settings(url: &str) -> StoreSettings {

@@ -1,14 +1,15 @@
 //! What gateways have in flight, and what keys have spent.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use overdraft_core::fleet::Share;
-use overdraft_store::{Extent, Limits, Need, Store};
+use overdraft_store::{Extent, Limits, Need, OwnShare, Store};
 use overdraft_units::{Instant, Micros};
 use redis::Value;
 
 use crate::server::Redis;
-use crate::{WORKER, in_time, open};
+use crate::{WORKER, busy, in_time, open};
 
 fn share(requests: u32) -> Share {
     Share { requests, prompt_tokens: 100, tokens: 200 }
@@ -19,21 +20,35 @@ async fn each_gateway_hears_what_the_others_have_in_flight_until_they_are_gone()
     let redis = Redis::start(&[]);
     let (mut one, mut two, mut three) =
         (open(&redis.url()), open(&redis.url()), open(&redis.url()));
-    one.exchange_shares(&[(WORKER, share(1))]).await.unwrap();
-    two.exchange_shares(&[(WORKER, share(2)), (7, share(4))]).await.unwrap();
-    let heard = three.exchange_shares(&[(WORKER, share(50))]).await.unwrap();
+    one.exchange_shares(&busy(&[(WORKER, share(1))])).await.unwrap();
+    two.exchange_shares(&busy(&[(WORKER, share(2)), (7, share(4))])).await.unwrap();
+    let heard = three.exchange_shares(&busy(&[(WORKER, share(50))])).await.unwrap();
     assert_eq!(heard.gateways, 3);
     assert_eq!((heard.by_worker[&WORKER].requests, heard.by_worker[&WORKER].tokens), (3, 400));
     assert_eq!(heard.by_worker[&7].requests, 4);
     assert_eq!(three.status().gateways(), 3);
     drop((one, two));
     let gone = async {
-        while !three.exchange_shares(&[]).await.unwrap().by_worker.is_empty() {
+        while !three.exchange_shares(&busy(&[])).await.unwrap().by_worker.is_empty() {
             tokio::task::yield_now().await;
         }
     };
     in_time(gone).await;
     assert_eq!(three.status().gateways(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_gateway_hears_what_waits_in_the_others() {
+    let redis = Redis::start(&[]);
+    let (mut one, mut two, mut three) =
+        (open(&redis.url()), open(&redis.url()), open(&redis.url()));
+    for (store, count) in [(&mut one, 25), (&mut two, 5)] {
+        let own = OwnShare { waiting: BTreeMap::from([(5, count)]), ..busy(&[(WORKER, share(1))]) };
+        store.exchange_shares(&own).await.unwrap();
+    }
+    let heard = three.exchange_shares(&busy(&[])).await.unwrap();
+    assert_eq!(heard.waiting, BTreeMap::from([(5, 30)]));
+    assert_eq!(heard.by_worker.len(), 1, "{heard:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,10 +87,10 @@ async fn what_one_gateway_spent_another_cannot_spend_again() {
     let limits = Limits { requests_per_minute: NonZeroU32::new(100), tokens_per_minute: None };
     let now = Instant::ORIGIN + Micros::new(1);
     for store in [&mut one, &mut other] {
-        store.exchange_shares(&[]).await.unwrap();
+        store.exchange_shares(&busy(&[])).await.unwrap();
         store.exchange_budgets(now).await.unwrap();
     }
-    one.exchange_shares(&[]).await.unwrap();
+    one.exchange_shares(&busy(&[])).await.unwrap();
     assert_eq!(spend(&one, limits, now), 100);
     one.exchange_budgets(now).await.unwrap();
     // It has not heard of the key yet: one request makes it ask.

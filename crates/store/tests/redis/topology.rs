@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::server::Redis;
-use crate::{OUT, WORKER, in_time, open, say, settings};
+use crate::{OUT, WORKER, busy, in_time, open, say, settings};
 
 /// Reports until that is taken in.
 async fn until_told(store: &mut Store) {
@@ -209,6 +209,6 @@ async fn a_cluster_holds_all_of_it_in_one_slot() {
     let records = in_time(read).await;
     assert!(records[0].is_some() && records[1].is_none());
     assert!(other.board_version().await.is_ok());
-    one.exchange_shares(&[]).await.unwrap();
-    assert_eq!(other.exchange_shares(&[]).await.unwrap().gateways, 2);
+    one.exchange_shares(&busy(&[])).await.unwrap();
+    assert_eq!(other.exchange_shares(&busy(&[])).await.unwrap().gateways, 2);
 }

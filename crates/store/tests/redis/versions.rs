@@ -10,7 +10,7 @@ use overdraft_units::{Instant, Micros};
 use redis::Value;
 
 use crate::server::Redis;
-use crate::{OUT, WORKER, open, say};
+use crate::{OUT, WORKER, busy, open, say};
 
 const BOARD: &str = "overdraft:{tests}:1:board:0000000000c0ffee";
 const SHARES: &str = "overdraft:{tests}:1:shares";
@@ -73,7 +73,7 @@ async fn load_that_another_version_tells_of_is_counted() {
         say(&redis, &["HSET", SHARES, who, &words]).await;
     }
     let mut store = open(&redis.url());
-    let heard = store.exchange_shares(&[]).await.unwrap();
+    let heard = store.exchange_shares(&busy(&[])).await.unwrap();
     assert_eq!(heard.gateways, 3);
     assert_eq!((heard.by_worker[&WORKER].requests, heard.by_worker[&WORKER].tokens), (5, 400));
 }
@@ -89,7 +89,7 @@ async fn a_budget_that_another_version_spent_is_spent_and_keeps_what_it_added() 
     // In thousandths: all of it.
     say(&redis, &["HSET", bucket, "missing", "100000", "at", &at, "burst", "7"]).await;
     let mut store = open(&redis.url());
-    store.exchange_shares(&[]).await.unwrap();
+    store.exchange_shares(&busy(&[])).await.unwrap();
     assert!(store.budgets().try_spend(9, limits, need, now).is_ok(), "it has not heard of it yet");
     store.exchange_budgets(now).await.unwrap();
     let more = (0..100).filter(|_| store.budgets().try_spend(9, limits, need, now).is_ok()).count();
