@@ -73,13 +73,13 @@ SCENARIOS = {
     "store_gone": ({"OverdraftStoreDegraded"}, {"OverdraftGatewaysApart"}),
     "gateways_apart": ({"OverdraftGatewaysApart"}, set()),
     "collector_gone": ({"OverdraftTracesLost"}, set()),
-    "gateway_gone": ({"OverdraftGatewayDown", "OverdraftGatewayGone"}, set()),
-    "stand_in": ({"OverdraftDefect", "OverdraftStreamsCut", "OverdraftRepairFails", "OverdraftPoolStaysEmpty", "OverdraftFitScoreLow"}, set()),
+    "gateway_gone": ({"OverdraftGatewayDown", "OverdraftGatewayGone"}, {"OverdraftStreamsCut"}),
+    "streams_cut": ({"OverdraftStreamsCut"}, {"OverdraftGatewayDown", "OverdraftGatewayGone"}),
+    "stand_in": ({"OverdraftDefect", "OverdraftRepairFails", "OverdraftPoolStaysEmpty", "OverdraftFitScoreLow"}, set()),
 }
-# A page beside the gateway's own, for what no fault brings about within a minute: defects, cut drains, repairs that fail,
+# A page beside the gateway's own, for what no fault brings about within a minute: defects, repairs that fail,
 # a pool that nobody fills, requests that fit nowhere well.
 STAND_IN = """overdraft_request_ends_total{{end="ID"}} {count}
-overdraft_request_ends_total{{end="DD"}} {count}
 overdraft_worker_repairs_total{{outcome="hook_failed"}} {count}
 overdraft_pool_waiting{{pool="spare"}} 3
 overdraft_pool_workers{{pool="spare",state="there"}} 0
@@ -278,6 +278,17 @@ class Load:
         for client in range(clients):
             self.pool.submit(self.ask_on, client)
 
+    def ask_long(self, number):
+        """A stream of some ten seconds, which a drain of one cuts."""
+        self.post("acme", {"model": "large", "max_tokens": 7_000, "stream": True, "messages": [{"role": "user", "content": f"story {number} [answer:7000]"}]})
+
+    def post(self, tenant, body, **more):
+        head = {"content-type": "application/json", "authorization": f"Bearer {KEYS[tenant]}", **more}
+        try:
+            urllib.request.urlopen(urllib.request.Request(self.url, json.dumps(body).encode(), head), timeout=60).read()
+        except (OSError, urllib.error.URLError, http.client.HTTPException):
+            time.sleep(0.05)
+
     def ask_on(self, client):
         number = 0
         while not self.is_over:
@@ -287,13 +298,7 @@ class Load:
             text = f"same question {number % 3}" if again else f"question {client} {number} " + "words " * (20 + client * 7 % 200)
             body = {"model": ("large", "large", "small", "smart", "tiny")[number % 5], "max_tokens": self.answer_tokens, "stream": number % 4 < 2, "temperature": 0,
                     "messages": [{"role": "system", "content": "shared instructions " * 10}, {"role": "user", "content": text}]}
-            head = {"content-type": "application/json", "authorization": f"Bearer {KEYS[tenant]}"}
-            if number % 5 == 0:
-                head["x-overdraft-priority"] = "flex"
-            try:
-                urllib.request.urlopen(urllib.request.Request(self.url, json.dumps(body).encode(), head), timeout=60).read()
-            except (OSError, urllib.error.URLError, http.client.HTTPException):
-                time.sleep(0.05)
+            self.post(tenant, body, **({"x-overdraft-priority": "flex"} if number % 5 == 0 else {}))
 
     def stop(self):
         self.is_over = True
@@ -409,6 +414,12 @@ class Scene:
         gone = {"worker_gone": ["large_b"], "all_gone": ["large_a", "large_b", "small", "guesser"], "gateway_gone": ["gateway"], "store_gone": ["store"]}
         for process in gone.get(self.name, []):
             self.run.stop(process)
+        if self.name == "streams_cut":
+            for place in range(3):
+                threading.Thread(target=self.load.ask_long, args=(place,), daemon=True).start()
+            # Until they are under way; the drain of a second is shorter than they are.
+            time.sleep(3)
+            self.run.stop("gateway")
         if self.name == "overload":
             self.load.stop()
             self.load = Load(self.ports.gateway, CLIENTS_TOO_MANY, True, self.answer_tokens)

@@ -15,7 +15,7 @@ UNITS = tools.DEPLOY / "systemd"
 CONTAINERFILE = tools.DEPLOY / "image" / "Containerfile"
 # systemd-analyze tells an exposure tenfold: 20 is 2.0.
 EXPOSURE_MAX = 20
-STOP_MARGIN_SECONDS = 5
+STOP_MARGIN_SECONDS = 5 + objects.LAST_SCRAPE_SECONDS
 # Clients that connect during a restart wait at systemd's socket for the whole drain, without an answer.
 SOCKET_DRAIN_SECONDS_MAX = 60
 

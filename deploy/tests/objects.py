@@ -14,6 +14,8 @@ PROBE_PATHS = {"gateway": {"startupProbe": "/livez", "livenessProbe": "/livez", 
 ENDPOINTSLICES = {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}
 SCALER_KEYS = {"scalerAddress", "pool", "model", "kvTarget", "queueTarget", "runningTarget"}
 GRACE_MARGIN_SECONDS = 5
+# A gateway that has cut requests waits this long for the scrape that tells of them.
+LAST_SCRAPE_SECONDS = 20
 PROBE_SECONDS_MIN = 30
 
 
@@ -188,7 +190,7 @@ def graces(manifests):
             yield f"{name_of(one)}: a preStop hook by exec needs a shell or `sleep` in the image"
         needed = hook.get("sleep", {}).get("seconds", 0) + GRACE_MARGIN_SECONDS
         if component(one) == "gateway":
-            needed += seconds(shutdown.get("lame_duck", "0s")) + seconds(shutdown.get("drain", "30s"))
+            needed += seconds(shutdown.get("lame_duck", "0s")) + seconds(shutdown.get("drain", "30s")) + LAST_SCRAPE_SECONDS
         else:
             told = [arg.split("=", 1)[1] for arg in container.get("args", []) if arg.startswith("--shutdown-timeout=")]
             needed += float(told[0]) if told else 0

@@ -26,6 +26,7 @@ CHART_PLANTS = (
     ("a liveness probe where clients are", "templates/deployment.yaml", ("livenessProbe:\n            httpGet: {path: /livez, port: admin}", "livenessProbe:\n            httpGet: {path: /livez, port: http}"), "default", "livenessProbe asks the port http"),
     ("a hasty liveness probe", "values.yaml", ("liveness: {periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}", "liveness: {periodSeconds: 5, timeoutSeconds: 1, failureThreshold: 3}"), "default", "kills in less than"),
     ("a grace period without the hook", "templates/_helpers.tpl", ("add .preStopSeconds .lameDuckSeconds .drainSeconds .marginSeconds", "add .lameDuckSeconds .drainSeconds"), "default", "terminationGracePeriodSeconds"),
+    ("a grace period without a last scrape", "values.yaml", ("marginSeconds: 30", "marginSeconds: 15"), "default", "terminationGracePeriodSeconds"),
     ("a hook by exec", "templates/deployment.yaml", ("sleep: {seconds: {{ .Values.shutdown.preStopSeconds }}}", "exec: {command: [sleep, \"5\"]}"), "default", "preStop hook by exec"),
     ("a field that no API has", "templates/deployment.yaml", ("minReadySeconds: 5", "minReadySecs: 5"), "default", "minReadySecs"),
     ("an API version that is gone", "templates/pdb.yaml", ("policy/v1\n", "policy/v1beta1\n"), "default", "not served"),

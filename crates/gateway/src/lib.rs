@@ -132,7 +132,7 @@ pub async fn run_reloading(
     let gateway = Arc::new(Gateway::new(first, clock)?);
     let Listeners { clients, admin, scaler } = listeners.into();
     let face = if admin.is_some() { Face::Clients } else { Face::Both };
-    // Operators see how the last clients go.
+    // Operators see how the last clients go, and scrapers how many were cut.
     let (over, ended) = oneshot::channel::<()>();
     let operators = admin.map(|admin| serve_operators(&gateway, admin, ended)).transpose()?;
     let background = background::start(&gateway, settings, scaler);
@@ -148,11 +148,13 @@ pub async fn run_reloading(
     // Responses that nobody waits for have as long as those that somebody does.
     let since = left.get().map_or(Micros::ZERO, |left| clock.now().since(*left));
     gateway.responses.end(patience.saturating_sub(since.into())).await;
-    drop(over);
+    // First, for the grace of the process may be over before a last scrape comes.
+    background.end().await;
     if let Some(gone) = operators {
+        gateway.scrapes.told(gateway.pipeline.requests.cut()).await;
+        drop(over);
         // Nothing is ever sent.
         let _ = gone.await;
     }
-    background.end().await;
     Ok(drained)
 }

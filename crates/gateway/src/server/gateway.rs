@@ -16,6 +16,7 @@ use overdraft_units::Instant;
 use super::audit::Audit;
 use super::dialect::{Responses, Uncounted};
 use super::history::History;
+use super::scrapes::Scrapes;
 use crate::cache::Cache;
 use crate::cascade::CascadeLayer;
 use crate::dispatch::{Dispatcher, DispatcherMetrics};
@@ -43,6 +44,8 @@ pub(crate) struct Gateway {
     pub(super) history: History,
     /// What is remembered of operators' calls.
     pub(super) audit: Audit,
+    /// What scrapers have read of the metrics.
+    pub(crate) scrapes: Scrapes,
     /// Streams of events that are open.
     pub(super) event_streams: AtomicUsize,
     /// When it started, in milliseconds since 1970.
@@ -102,6 +105,7 @@ impl Gateway {
             store: Arc::default(),
             history: History::default(),
             audit: Audit::default(),
+            scrapes: Scrapes::default(),
             event_streams: AtomicUsize::new(0),
             started_ms: unix_milliseconds(),
             reading: Mutex::new(()),

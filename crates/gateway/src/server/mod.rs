@@ -12,7 +12,7 @@
 //! | Admin endpoints                    | `admin.rs`   |
 //! | Operators' listener and its thread | `operators.rs` |
 //! | Audit log of operators' calls      | `audit.rs`   |
-//! | Gauges of the workers              | `gauges.rs`  |
+//! | Gauges of the workers, last scrape | `gauges.rs`, `scrapes.rs` |
 //! | Dashboard and its JSON views       | `views/`, `history.rs` |
 //! | Percent-decoding                   | `percent.rs` |
 
@@ -29,6 +29,7 @@ mod held;
 mod history;
 mod operators;
 mod percent;
+mod scrapes;
 mod service;
 mod views;
 

@@ -333,7 +333,11 @@ impl Gateway {
         let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let exposition = Exposition::for_accept(accept);
         let content_type = HeaderValue::from_static(exposition.content_type());
-        reply::document(content_type, self.pipeline.requests.encode(exposition))
+        // Counted before, so that the page has at least these.
+        let cut = self.pipeline.requests.cut();
+        let page = self.pipeline.requests.encode(exposition);
+        self.scrapes.note(cut);
+        reply::document(content_type, page)
     }
 }
 

@@ -2,8 +2,8 @@
 
 mod audit;
 
-use crate::client::Client;
-use crate::harness::{ANSWER, CHAT, Gateway, MODEL, NEVER, chat, in_time};
+use crate::client::{Client, End};
+use crate::harness::{ANSWER, CHAT, Gateway, MODEL, NEVER, SOON, chat, in_time, token};
 use crate::mock::Mock;
 
 /// What a request to a path comes to where it names `host`.
@@ -92,4 +92,45 @@ async fn operators_are_answered_until_the_last_client_has_gone() {
     drop(client);
     assert!(operator.is_closed().await);
     assert_eq!(gateway.stopped().await.connections_cut, 0);
+}
+
+#[tokio::test]
+async fn who_cuts_streams_is_scraped_once_more_before_it_ends() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let mut gateway =
+        Gateway::start_with_admin(&[&mock], |settings| settings.listen.drain = SOON).await;
+    // Somebody scrapes.
+    assert_eq!(gateway.operator().await.get("/metrics").await.0.status, 200);
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&token("a")).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    gateway.stop();
+    assert_eq!(client.rest().await.1, End::Aborted);
+    drop(client);
+    let cut = "overdraft_request_ends_total{end=\"DD\"} 1";
+    let told = async { while !gateway.operator().await.get("/metrics").await.1.contains(cut) {} };
+    in_time(told).await;
+    assert_eq!(gateway.stopped().await.connections_cut, 1);
+}
+
+#[tokio::test]
+async fn who_cuts_streams_and_was_never_scraped_waits_for_nobody() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let mut gateway =
+        Gateway::start_with_admin(&[&mock], |settings| settings.listen.drain = SOON).await;
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&token("a")).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    gateway.stop();
+    assert_eq!(client.rest().await.1, End::Aborted);
+    drop(client);
+    let begun = std::time::Instant::now();
+    assert_eq!(gateway.stopped().await.connections_cut, 1);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
 }

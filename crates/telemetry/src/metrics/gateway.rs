@@ -17,7 +17,7 @@ use super::exposition::Exposition;
 use super::known::Known;
 use super::label_cap::LabelCap;
 use super::registry::DescribedRegistry;
-use crate::access::EndCode;
+use crate::access::{EndCode, Ender};
 
 /// Models that get a label value of their own.
 const MODELS_MAX: usize = 64;
@@ -238,6 +238,12 @@ impl GatewayMetrics {
         for pool in POOLS {
             drop(self.pool_duration.get_or_create(&[("pool", pool.to_owned())]));
         }
+    }
+
+    /// Requests that the deadline of a drain has ended.
+    pub fn cut(&self) -> u64 {
+        let ends = EndCode::all().filter(|end| end.ender == Ender::Drain);
+        ends.map(|end| self.ends.get_or_create(&[("end", end.to_string())]).get()).sum()
     }
 
     /// The registry, for metrics that a feature adds to this catalogue.
