@@ -118,8 +118,7 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         let took = Micros::from(begun.elapsed() / 2);
         fleet.dispatcher.round_trip(worker, took);
     }
-    let is_up = || health().is_up();
-    let was_up = before.is_up();
+    let (is_up, was_up) = (|| health().is_up(), before.is_up());
     let asked = &member.settings.traits.serves;
     warmth.observe(before);
     match seen {
