@@ -94,13 +94,8 @@ async fn operators_are_answered_until_the_last_client_has_gone() {
     assert_eq!(gateway.stopped().await.connections_cut, 0);
 }
 
-#[tokio::test]
-async fn who_cuts_streams_is_scraped_once_more_before_it_ends() {
-    let mut mock = Mock::start(&[MODEL]).await;
-    let mut gateway =
-        Gateway::start_with_admin(&[&mock], |settings| settings.listen.drain = SOON).await;
-    // Somebody scrapes.
-    assert_eq!(gateway.operator().await.get("/metrics").await.0.status, 200);
+/// Begins a stream and cuts it by a drain.
+async fn cut(gateway: &mut Gateway, mock: &mut Mock) {
     let mut client = gateway.stream().await;
     let mut call = mock.call().await;
     call.stream().await;
@@ -109,7 +104,16 @@ async fn who_cuts_streams_is_scraped_once_more_before_it_ends() {
     client.chunk().await.unwrap();
     gateway.stop();
     assert_eq!(client.rest().await.1, End::Aborted);
-    drop(client);
+}
+
+#[tokio::test]
+async fn who_cuts_streams_is_scraped_once_more_before_it_ends() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let mut gateway =
+        Gateway::start_with_admin(&[&mock], |settings| settings.listen.drain = SOON).await;
+    // Somebody scrapes.
+    assert_eq!(gateway.operator().await.get("/metrics").await.0.status, 200);
+    cut(&mut gateway, &mut mock).await;
     let cut = "overdraft_request_ends_total{end=\"DD\"} 1";
     let told = async { while !gateway.operator().await.get("/metrics").await.1.contains(cut) {} };
     in_time(told).await;
@@ -121,15 +125,7 @@ async fn who_cuts_streams_and_was_never_scraped_waits_for_nobody() {
     let mut mock = Mock::start(&[MODEL]).await;
     let mut gateway =
         Gateway::start_with_admin(&[&mock], |settings| settings.listen.drain = SOON).await;
-    let mut client = gateway.stream().await;
-    let mut call = mock.call().await;
-    call.stream().await;
-    call.chunk(&token("a")).await;
-    client.head().await;
-    client.chunk().await.unwrap();
-    gateway.stop();
-    assert_eq!(client.rest().await.1, End::Aborted);
-    drop(client);
+    cut(&mut gateway, &mut mock).await;
     let begun = std::time::Instant::now();
     assert_eq!(gateway.stopped().await.connections_cut, 1);
     assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());

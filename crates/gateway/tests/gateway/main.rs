@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 mod client;
+mod handing_over;
 mod harness;
 mod mock;
 #[path = "../../src/discovery/dns/tests/server.rs"]

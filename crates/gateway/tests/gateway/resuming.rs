@@ -27,7 +27,7 @@ pub(crate) async fn vllms(drain_after: Micros) -> ([Mock; 2], Gateway) {
     vllms_with(|settings| settings.resume.drain_after = drain_after).await
 }
 
-async fn vllms_with(change: impl FnOnce(&mut GatewaySettings)) -> ([Mock; 2], Gateway) {
+pub(crate) async fn vllms_with(change: impl FnOnce(&mut GatewaySettings)) -> ([Mock; 2], Gateway) {
     let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
     for mock in &mocks {
         mock.behave(|manner| manner.metrics = Some(VLLM.into()));
@@ -62,7 +62,7 @@ pub(crate) fn body(call: &Call) -> Value {
 }
 
 /// The text of a chat's stream, and how it ended.
-async fn text(client: &mut Client) -> (String, String, End) {
+pub(crate) async fn text(client: &mut Client) -> (String, String, End) {
     client.head().await;
     let (events, end) = client.rest().await;
     let texts = events.lines().filter_map(|line| {
@@ -596,85 +596,4 @@ async fn who_wants_no_resume_gets_an_error() {
         assert_eq!((text.as_str(), end), ("one", End::Aborted), "{switch}");
         assert!(events.contains("\"error\"") && second.is_idle(), "{switch}");
     }
-}
-
-#[tokio::test]
-async fn a_draining_worker_hands_its_streams_over_and_keeps_what_cannot_go() {
-    let ([mut first, mut second], gateway) = vllms(Micros::ZERO).await;
-    let mut client = gateway.stream().await;
-    let mut call = first.call().await;
-    call.stream().await;
-    call.chunk(&token("one")).await;
-    client.head().await;
-    client.chunk().await.unwrap();
-    let drained = gateway.client().await;
-    let mut drained = drained;
-    drained.post("/admin/workers/worker-0/drain", "").await;
-    drained.whole().await;
-    // Its next token shows that it lives; the answer goes on elsewhere from there.
-    call.chunk(&token(" two")).await;
-    assert_eq!(client.chunk().await, Ok(token(" two")));
-    let next = second.call().await;
-    assert_eq!(body(&next)["messages"][1]["content"], "one two");
-    // The other worker will not have it: it finishes where it is.
-    next.answer(400, r#"{"error":{"message":"no"}}"#).await;
-    call.chunk(&format!("{}{}{DONE}", token(" three"), finish("stop"))).await;
-    call.end().await;
-    let (rest, end) = client.rest().await;
-    assert_eq!((rest, end), (format!("{}{}{DONE}", token(" three"), finish("stop")), End::Clean));
-}
-
-/// So does a worker that was told to end (SIGTERM): it says that it is not ready, and finishes what it has.
-#[tokio::test]
-async fn a_worker_that_is_not_ready_any_more_hands_its_streams_over() {
-    let ([mut first, mut second], gateway) = vllms_with(|settings| {
-        settings.resume.drain_after = Micros::ZERO;
-        settings.probe.interval = Duration::from_millis(20);
-    })
-    .await;
-    let mut client = gateway.stream().await;
-    let mut call = first.call().await;
-    call.stream().await;
-    call.chunk(&token("one")).await;
-    client.head().await;
-    client.chunk().await.unwrap();
-    first.behave(|manner| manner.health = 503);
-    gateway.until_up(1).await;
-    call.chunk(&token(" two")).await;
-    assert_eq!(client.chunk().await, Ok(token(" two")));
-    let mut next = second.call().await;
-    assert_eq!(body(&next)["messages"][1]["content"], "one two");
-    next.stream().await;
-    next.chunk(&format!("{}{}{DONE}", token(" three"), finish("stop"))).await;
-    next.end().await;
-    let (rest, end) = client.rest().await;
-    assert!(rest.contains("cause=drain") && rest.contains(" three"), "{rest}");
-    assert_eq!(end, End::Clean);
-    call.gone().await;
-}
-
-#[tokio::test]
-async fn a_worker_whose_engine_stands_still_is_not_asked_to_go_on() {
-    const LIMIT: Duration = Duration::from_secs(1);
-    let mut mock = Mock::start(&[MODEL]).await;
-    mock.behave(|manner| {
-        let at_work = "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n";
-        manner.metrics = Some(format!("{at_work}vllm:generation_tokens_total 5\n").into());
-    });
-    let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.scrape.interval = Duration::from_millis(50);
-        settings.scrape.idle_interval = settings.scrape.interval;
-        let deadlines = &mut settings.routing.route.deadlines;
-        (deadlines.first_token, deadlines.stall) = ((LIMIT / 4).into(), LIMIT.into());
-        settings.resume.patience = Micros::from(LIMIT);
-    })
-    .await;
-    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
-    let mut call = mock.call().await;
-    call.stream().await;
-    call.chunk(&token("one")).await;
-    let (text, events, end) = text(&mut client).await;
-    assert_eq!((text.as_str(), end), ("one", End::Aborted));
-    assert!(events.contains("could not go on elsewhere: no_worker"), "{events}");
-    assert!(mock.call_now().is_none(), "its engine computes nothing");
 }
