@@ -1,10 +1,11 @@
 //! `overdraft calibrate`: measures a worker's steps and writes a profile that `overdraft simulate` reads.
 //!
 //! An idle worker is asked for prompts of several lengths and for answers in batches of several sizes, with short and
-//! long contexts. The terms of a profile are fitted to the times, and a load with both at once, which the fit has not
-//! seen, is sent and simulated: how far the two are apart stands in the file and on the terminal.
+//! long contexts, in several rounds. The terms of a profile are fitted to the times. A load with both at once, which
+//! the fit has not seen, is sent and simulated: how far the two are apart stands in the file and on the terminal.
 
 mod check;
+mod rounds;
 mod seats;
 mod steps;
 
@@ -20,6 +21,7 @@ use overdraft_wire::prometheus::engine::{WorkerReport, report};
 use serde_json::{Map, Value};
 use tokio::time::MissedTickBehavior;
 
+use self::rounds::Rounds;
 use self::seats::Seats;
 use self::steps::{Endpoint, Extent, PATIENCE, Step};
 use crate::ask::{Address, Want, get};
@@ -115,15 +117,9 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
     let kv_tokens = kv_tokens(arguments, &before)?;
     let endpoint = endpoint(arguments).await?;
     let extent = arguments.extent(kv_tokens);
-    let steps = steps::plan(&extent);
-    let bar = bar(steps.len() + 1);
-    let mut observed = Vec::new();
-    let mut seats = Seats::default();
-    for (number, step) in (0..).zip(&steps) {
-        bar.set_message(step.to_string());
-        observed.extend(measure(&endpoint, &address, step, number, &mut seats).await?);
-        bar.inc(1);
-    }
+    let bar = bar(&extent, steps::plan(&extent).len());
+    let (rounds, seats) = measure_all(&endpoint, &address, &extent, &bar).await?;
+    let (observed, paces) = (rounds.medians(), rounds.paces());
     let fit = StepFit::of(&observed).ok_or_else(|| {
         let why =
             format!("`{}` steps were measured; expected {OBSERVED_MIN} or more", observed.len());
@@ -145,7 +141,7 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
     bar.finish_and_clear();
     idle(&address).await?;
     measured.source = format!(
-        "{} steps of {}, off by {:.1} % on average; {checked}",
+        "{} steps of {}, off by {:.1} % on average; {paces}; {checked}",
         observed.len(),
         endpoint.asking.model,
         fit.error * 100.0
@@ -153,7 +149,39 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
     write(&arguments.write, &measured)?;
     let known = if seats.is_some() { "" } else { " (not seen; `--max-num-seqs` says)" };
     let seats = format!("{}{known}", measured.running_max);
-    crate::config::print(&told(arguments, &measured, &observed, &seats, &checked))
+    let worker = format!("{seats} sequences at once; {paces}");
+    crate::config::print(&told(arguments, &measured, &observed, &worker, &checked))?;
+    warn(paces.warning());
+    Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "what a profile is worth belongs beside its report")]
+fn warn(warning: Option<String>) {
+    if let Some(warning) = warning {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// Measures every step once in each round.
+async fn measure_all(
+    endpoint: &Endpoint,
+    address: &Address,
+    extent: &Extent,
+    bar: &ProgressBar,
+) -> Result<(Rounds, Seats), Fault> {
+    let mut rounds = Rounds::over(steps::plan(extent));
+    let mut seats = Seats::default();
+    for round in 0..extent.rounds {
+        for place in 0..rounds.steps().len() {
+            let step = rounds.steps()[place];
+            bar.set_message(format!("round {} of {}: {step}", round + 1, extent.rounds));
+            let number = rounds.number(round, place);
+            let taken = measure(endpoint, address, &step, number, &mut seats).await?;
+            rounds.take(place, taken);
+            bar.inc(1);
+        }
+    }
+    Ok((rounds, seats))
 }
 
 /// What the worker says of itself, if it has nothing to do.
@@ -254,11 +282,11 @@ async fn measure(
 
 impl Arguments {
     fn extent(&self, kv_tokens: Tokens) -> Extent {
-        let (prompt, batch, repeats) = if self.quick { (1_024, 8, 3) } else { (4_096, 32, 5) };
+        let (prompt, batch, rounds) = if self.quick { (1_024, 8, 3) } else { (4_096, 32, 5) };
         Extent {
             prompt_max: self.prompt_max.unwrap_or(prompt).min(kv_tokens.get() / 2),
             batch_max: self.batch_max.unwrap_or(batch),
-            repeats,
+            rounds,
             kv_tokens: kv_tokens.get(),
         }
     }
@@ -274,7 +302,7 @@ fn told(
     arguments: &Arguments,
     measured: &Measured,
     observed: &[Observed],
-    seats: &str,
+    worker: &str,
     checked: &check::Checked,
 ) -> String {
     use std::fmt::Write as _;
@@ -290,7 +318,7 @@ fn told(
     let cache = measured.kv_tokens.get();
     let _written = write!(
         text,
-        "mean absolute error {:.1} %; cache of {cache} tokens, {seats} sequences at once; {:.2} ms a request besides\n\
+        "mean absolute error {:.1} %; cache of {cache} tokens, {worker}; {:.2} ms a request besides\n\
          a load that was not fitted: {checked}\n\
          `{file}` is written: overdraft simulate --profiles {file} --profile {} --network-ms {:.2}\n",
         fit.error * 100.0,
@@ -302,8 +330,10 @@ fn told(
     text
 }
 
-fn bar(steps: usize) -> ProgressBar {
-    let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
+/// Over all steps of all rounds, and the check.
+fn bar(extent: &Extent, steps: usize) -> ProgressBar {
+    let steps = u64::try_from(steps).unwrap_or(u64::MAX);
+    let bar = ProgressBar::new(u64::from(extent.rounds).saturating_mul(steps).saturating_add(1));
     match ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}, {elapsed}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

@@ -2,8 +2,6 @@
 //!
 //! A prompt that is alone tells by its first token what a step of its length takes, with the request around it. In a
 //! batch of equal answers most steps compute one token for each: the median time between tokens is such a step.
-//! Either is measured several times, because the answers of a fast worker are over before a machine that was
-//! disturbed is itself again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,8 +37,8 @@ pub(super) struct Extent {
     pub(super) prompt_max: u32,
     /// The largest batch.
     pub(super) batch_max: u32,
-    /// How often each step is measured; the median counts.
-    pub(super) repeats: u32,
+    /// Rounds over all steps; the median of each step counts.
+    pub(super) rounds: u32,
     /// Tokens that fit the cache.
     pub(super) kv_tokens: u32,
 }
@@ -48,10 +46,10 @@ pub(super) struct Extent {
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Prompts of a length, one after the other.
-    Prefill { tokens: u32, repeats: u32 },
+    /// A prompt of a length, alone.
+    Prefill { tokens: u32 },
     /// Answers to prompts of a length, so many at once.
-    Decode { sequences: u32, context: u32, repeats: u32 },
+    Decode { sequences: u32, context: u32 },
 }
 
 /// Whom to ask, and how.
@@ -62,27 +60,22 @@ pub(super) struct Endpoint {
     pub(super) seed: u64,
 }
 
-/// What is measured, the cheapest first.
+/// What is measured in each round, the cheapest first.
 pub(super) fn plan(extent: &Extent) -> Vec<Step> {
     let doubled = |first: u32, most: u32| {
         std::iter::successors(Some(first), |one| one.checked_mul(2))
             .take_while(move |one| *one <= most)
     };
-    let repeats = extent.repeats;
     let prefills =
-        doubled(PROMPT_MIN, extent.prompt_max).map(move |tokens| Step::Prefill { tokens, repeats });
+        doubled(PROMPT_MIN, extent.prompt_max).map(move |tokens| Step::Prefill { tokens });
     let contexts = CONTEXTS.into_iter().filter(|context| *context <= extent.prompt_max);
     let decodes = contexts.flat_map(|context| {
-        doubled(1, extent.batch_max).map(move |sequences| Step::Decode {
-            sequences,
-            context,
-            repeats,
-        })
+        doubled(1, extent.batch_max).map(move |sequences| Step::Decode { sequences, context })
     });
     // Twice the room that answers need: a full cache preempts.
     let fits = |step: &Step| match step {
         Step::Prefill { .. } => true,
-        Step::Decode { sequences, context, .. } => {
+        Step::Decode { sequences, context } => {
             u64::from(*sequences) * u64::from(context + ANSWER) * 2 <= u64::from(extent.kv_tokens)
         }
     };
@@ -92,8 +85,8 @@ pub(super) fn plan(extent: &Extent) -> Vec<Step> {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Prefill { tokens, .. } => write!(f, "prompts of {tokens} tokens"),
-            Self::Decode { sequences, context, .. } => {
+            Self::Prefill { tokens } => write!(f, "a prompt of {tokens} tokens"),
+            Self::Decode { sequences, context } => {
                 write!(f, "{sequences} answers at once behind {context} tokens")
             }
         }
@@ -101,23 +94,16 @@ impl fmt::Display for Step {
 }
 
 impl Endpoint {
-    /// Measures; nothing where it cannot be told.
+    /// Measures once; nothing where it cannot be told. Requests of one number have the same texts.
     pub(super) async fn take(&self, step: &Step, number: u64) -> Result<Option<Observed>, Fault> {
         match *step {
-            Step::Prefill { tokens, repeats } => {
-                let recorder = self.send(&load(tokens, 2), number, 1, repeats).await?;
-                Ok(prefilled(&recorder))
+            Step::Prefill { tokens } => {
+                Ok(prefilled(&self.send(&load(tokens, 2), number, 1, 1).await?))
             }
-            Step::Decode { sequences, context, repeats } => {
-                // The same prompts each time: from the second on they are in the cache and cost nothing.
-                let load = load(context, ANSWER);
-                let mut all = Vec::new();
-                for _ in 0..repeats {
-                    let recorder = self.send(&load, number, sequences, sequences).await?;
-                    all.push(decoded(&recorder, sequences));
-                }
-                all.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
-                Ok(all.get(all.len() / 2).copied())
+            Step::Decode { sequences, context } => {
+                let recorder =
+                    self.send(&load(context, ANSWER), number, sequences, sequences).await?;
+                Ok(Some(decoded(&recorder, sequences)))
             }
         }
     }
@@ -229,14 +215,14 @@ mod tests {
 
     #[test]
     fn what_would_not_fit_twice_is_not_sent() {
-        let extent = Extent { prompt_max: 1_024, batch_max: 8, repeats: 2, kv_tokens: 4_000 };
+        let extent = Extent { prompt_max: 1_024, batch_max: 8, rounds: 2, kv_tokens: 4_000 };
         let steps = plan(&extent);
-        assert!(steps.contains(&Step::Prefill { tokens: 32, repeats: 2 }));
-        assert!(steps.contains(&Step::Prefill { tokens: 1_024, repeats: 2 }));
-        assert!(!steps.contains(&Step::Prefill { tokens: 2_048, repeats: 2 }));
-        assert!(steps.contains(&Step::Decode { sequences: 8, context: 64, repeats: 2 }));
-        assert!(steps.contains(&Step::Decode { sequences: 2, context: 512, repeats: 2 }));
-        assert!(!steps.contains(&Step::Decode { sequences: 4, context: 512, repeats: 2 }));
+        assert!(steps.contains(&Step::Prefill { tokens: 32 }));
+        assert!(steps.contains(&Step::Prefill { tokens: 1_024 }));
+        assert!(!steps.contains(&Step::Prefill { tokens: 2_048 }));
+        assert!(steps.contains(&Step::Decode { sequences: 8, context: 64 }));
+        assert!(steps.contains(&Step::Decode { sequences: 2, context: 512 }));
+        assert!(!steps.contains(&Step::Decode { sequences: 4, context: 512 }));
         assert!(!steps.iter().any(|step| matches!(step, Step::Decode { context: 2_048, .. })));
     }
 }
