@@ -14,7 +14,7 @@ use crate::figures::{Figures, float, told};
 use crate::flags::{self, Kept};
 use crate::judge::{Judgement, Reason, Verdict};
 use crate::show::{Grid, percent};
-use crate::world::{Arm, World};
+use crate::world::{Arm, Asks, World};
 use crate::{Arguments, Told, jobs};
 
 /// What the defaults are set beside, each admitting everything at once.
@@ -32,6 +32,8 @@ const DRAWS_QUICK: u64 = 40;
 const LISTED: usize = 25;
 /// Between the seeds of two runs of a draw: they differ in dice, not in what is asked.
 const DICE_APART: u64 = 1_000_000;
+/// How much further away the workers are in the control, in milliseconds: too little to matter but by chance.
+const FURTHER_MS: f64 = 0.001;
 /// What the defaults may lose of a hundred draws, and how many times as often they have to win.
 const LOSSES_MAX: f64 = 1.0;
 const WINS_TIMES: f64 = 10.0;
@@ -50,6 +52,8 @@ struct Found {
     /// By baseline.
     theirs: Vec<Figures>,
     judged: Vec<Judgement>,
+    /// The defaults beside themselves, with workers a microsecond further away: what chance alone decides.
+    control: Judgement,
 }
 
 impl Found {
@@ -60,6 +64,7 @@ impl Found {
         let theirs: Result<Vec<Figures>> =
             BASELINES.iter().map(|policy| run(Arm::off(*policy), 0)).collect();
         let theirs = theirs?;
+        let control = control(&draw, &asks, ours)?;
         let mut judged: Vec<Judgement> =
             theirs.iter().map(|base| Judgement::of(base, &ours)).collect();
         if judged.iter().any(|one| one.verdict != Verdict::Tie) {
@@ -78,7 +83,8 @@ impl Found {
         }
         let command = draw.world.command(Arm::DEFAULT, draw.seed);
         let flags = draw.world.flags(draw.seed, traces);
-        Ok(Self { number: draw.number, command, flags, traits: draw.traits, ours, theirs, judged })
+        let Draw { number, traits, .. } = draw;
+        Ok(Self { number, command, flags, traits, ours, theirs, judged, control })
     }
 
     fn loses(&self) -> bool {
@@ -96,6 +102,13 @@ impl Found {
     fn severity(&self) -> f64 {
         self.judged.iter().map(|one| one.severity).fold(0.0, f64::max)
     }
+}
+
+/// The defaults beside themselves in a world that differs by nothing that matters.
+fn control(draw: &Draw, asks: &Asks, ours: Figures) -> Result<Judgement> {
+    let network_ms = draw.world.network_ms + FURTHER_MS;
+    let further = World { network_ms, ..draw.world.clone() };
+    Ok(Judgement::of(&further.run(Arm::DEFAULT, draw.seed, asks)?, &ours))
 }
 
 /// Draws, runs, judges, tells.
@@ -140,6 +153,7 @@ pub(crate) fn part(arguments: &Arguments) -> Result<Told> {
 fn tell(seed: u64, found: &[Found], failed: &[(u64, String)]) -> Told {
     println!("drawn search: {} draws of seed {seed}, cost/peak beside each\n", found.len());
     println!("{}", by_baseline(found));
+    println!("{}", by_chance(found));
     println!("{}", by_axis(found));
     list(found);
     for (number, why) in failed {
@@ -183,6 +197,17 @@ fn by_baseline(found: &[Found]) -> Grid {
         grid.add(row);
     }
     grid
+}
+
+/// The control: what is won and lost where nothing that matters differs.
+fn by_chance(found: &[Found]) -> String {
+    let count = |verdict| found.iter().filter(|one| one.control.verdict == verdict).count();
+    let (wins, losses) = (count(Verdict::Win), count(Verdict::Loss));
+    format!(
+        "control, the defaults beside themselves with workers a microsecond further away: {wins} won, {losses} lost \
+         ({} %)\n",
+        percent(losses, found.len())
+    )
 }
 
 /// The share of draws that lose, by where they lie on each axis.
