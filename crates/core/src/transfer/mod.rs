@@ -93,3 +93,20 @@ pub fn judge(missing: Missing, link: &Link, pace: Pace, now: Instant) -> Verdict
     }
     Verdict::Fetch { within: compute.min(FETCH_TIME_MAX), expected, compute }
 }
+
+/// Decides once more where another peer turned the fetch away: `left` of its time is left.
+pub fn judge_again(
+    missing: Missing,
+    link: &Link,
+    pace: Pace,
+    now: Instant,
+    left: Micros,
+) -> Verdict {
+    match judge(missing, link, pace, now) {
+        Verdict::Fetch { expected, .. } if left < expected => Verdict::Compute(Why::Slow),
+        Verdict::Fetch { within, expected, compute } => {
+            Verdict::Fetch { within: within.min(left), expected, compute }
+        }
+        computes @ Verdict::Compute(_) => computes,
+    }
+}

@@ -67,6 +67,31 @@ fn who_was_never_asked_is_tried_and_who_was_slow_is_tried_again() {
 }
 
 #[test]
+fn another_peer_has_the_time_that_the_first_one_left() {
+    // 650 ms to fetch, two seconds to compute.
+    let (blocks, gigabit) = (missing(2_000, 64_000_000), link(10, 100_000_000));
+    for (left, expected) in
+        [(2_000_000, Some(2_000_000)), (651_000, Some(651_000)), (600_000, None)]
+    {
+        let verdict = judge_again(blocks, &gigabit, pace(1_000), at(0), Micros::new(left));
+        let within = match verdict {
+            Verdict::Fetch { within, .. } => Some(within.get()),
+            Verdict::Compute(why) => {
+                assert_eq!(why, Why::Slow);
+                None
+            }
+        };
+        assert_eq!(within, expected, "{left} left");
+    }
+    let barred = {
+        let mut link = gigabit;
+        link.note_failure(at(0));
+        judge_again(blocks, &link, pace(1_000), at(0), Micros::new(2_000_000))
+    };
+    assert_eq!(barred, Verdict::Compute(Why::Barred));
+}
+
+#[test]
 fn who_fails_is_left_alone_for_a_while_that_doubles_and_ends() {
     let mut link = Link::new();
     let mut now = at(0);

@@ -62,12 +62,14 @@ impl Break {
         }
     }
 
-    /// Whether the peer had better be left alone for a while: not where it serves others just now.
+    /// Whether the peer serves others just now: another one may have the same.
+    pub(super) const fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused(StatusCode::SERVICE_UNAVAILABLE))
+    }
+
+    /// Whether the peer had better be left alone for a while: not where it is busy.
     pub(super) const fn is_the_peers(&self) -> bool {
-        !matches!(
-            self,
-            Self::NoRoom | Self::Engine(_) | Self::Refused(StatusCode::SERVICE_UNAVAILABLE)
-        )
+        !self.is_busy() && !matches!(self, Self::NoRoom | Self::Engine(_))
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use overdraft_core::estimate::Pace;
-use overdraft_core::transfer::{FETCH_TIME_MAX, FETCH_TOKENS_MIN, Missing, Verdict, judge};
+use overdraft_core::transfer::{
+    FETCH_TIME_MAX, FETCH_TOKENS_MIN, Link, Missing, Verdict, judge, judge_again,
+};
 use overdraft_engine::{BYTES_AT_ONCE, BlockPrefix, EngineHandle};
 use overdraft_telemetry::metrics::FetchFacts;
 use overdraft_units::{CacheSalt, Micros, TokenId, Tokens};
@@ -31,6 +33,10 @@ const LOOKUP_TIME_MAX: Duration = Duration::from_secs(1);
 /// Maximum attempts of one prompt to fetch, or to wait for whoever fetches the same.
 const TURNS_MAX: usize = 4;
 
+/// Maximum peers that are asked for the blocks of one fetch: each further one where all before were
+/// busy.
+const HOLDERS_ASKED_MAX: usize = 3;
+
 /// A prefix whose blocks are missing from number `leading` on.
 #[derive(Clone)]
 struct Wanted {
@@ -46,6 +52,14 @@ struct Errand {
     peer: Peer,
     within: Micros,
     pace: Pace,
+}
+
+/// What came of asking one peer.
+struct Fetched {
+    /// How many blocks came.
+    blocks: usize,
+    /// Whether it serves others just now.
+    busy: bool,
 }
 
 /// A fetch under way.
@@ -144,17 +158,45 @@ impl KvShare {
             self.0.metrics.passed_over("busy");
             return 0;
         };
-        let errand = match self.errand(wanted, source).await {
+        let named = source.as_slice();
+        let peers = if named.is_empty() { self.0.settings.peers.as_slice() } else { named };
+        let errand = match self.errand(wanted, peers, None).await {
             Ok(errand) => errand,
             Err(why) => {
                 self.0.metrics.passed_over(why);
                 return 0;
             }
         };
+        let until = Instant::now() + Duration::from(errand.within);
+        let mut fetched = self.carry_out(engine, wanted, &errand, until).await;
+        let mut asked = vec![errand.peer];
+        while fetched.busy && asked.len() < HOLDERS_ASKED_MAX {
+            let Some(errand) = self.next_errand(wanted, &asked, until).await else { break };
+            fetched = self.carry_out(engine, wanted, &errand, until).await;
+            asked.push(errand.peer);
+        }
+        fetched.blocks
+    }
+
+    /// Whom else to ask after busy peers, in the time that they left.
+    async fn next_errand(&self, wanted: &Wanted, asked: &[Peer], until: Instant) -> Option<Errand> {
+        let peers = self.0.settings.peers.iter().filter(|peer| !asked.contains(peer));
+        let others: Vec<Peer> = peers.cloned().collect();
+        let left = Micros::from(until.saturating_duration_since(Instant::now()));
+        timeout_at(until, self.errand(wanted, &others, Some(left))).await.ok()?.ok()
+    }
+
+    /// Asks one peer, and learns how that went.
+    async fn carry_out(
+        &self,
+        engine: &EngineHandle,
+        wanted: &Wanted,
+        errand: &Errand,
+        until: Instant,
+    ) -> Fetched {
         let began = self.0.clock.now();
         let mut fetch = Fetch::new(self, engine, wanted);
-        let within = Duration::from(errand.within);
-        let ran = timeout(within, fetch.run(&errand.peer)).await;
+        let ran = timeout_at(until, fetch.run(&errand.peer)).await;
         let mut broke = ran.unwrap_or(Err(Break::Timeout)).err();
         // What came before it broke off is as good as any.
         if let Err(error) = fetch.hand_over().await {
@@ -164,23 +206,31 @@ impl KvShare {
         if matches!(broke, Some(Break::Timeout)) {
             fetch.count_again().await;
         }
-        self.learn(&errand, &fetch, took, broke.as_ref());
-        fetch.got
+        self.learn(errand, &fetch, took, broke.as_ref());
+        Fetched { blocks: fetch.got, busy: broke.is_some_and(|error| error.is_busy()) }
     }
 
-    /// Whom to ask, or why nobody.
-    async fn errand(&self, wanted: &Wanted, source: Option<Peer>) -> Result<Errand, &'static str> {
+    /// Whom of these to ask, or why nobody. Where busy peers were asked before, so much of the time is
+    /// `left`.
+    async fn errand(
+        &self,
+        wanted: &Wanted,
+        peers: &[Peer],
+        left: Option<Micros>,
+    ) -> Result<Errand, &'static str> {
         let now = self.0.clock.now();
         let missing = self.cost(wanted.missing());
-        let named = source.as_slice();
-        let peers = if named.is_empty() { &self.0.settings.peers } else { named };
+        let verdict = |missing: Missing, link: &Link, pace: Pace| match left {
+            None => judge(missing, link, pace, now),
+            Some(left) => judge_again(missing, link, pace, now, left),
+        };
         let mut good = Vec::new();
         let mut why = "nobody";
         let pace = {
             let beliefs = self.beliefs();
             let pace = beliefs.prefill.pace();
             for peer in peers {
-                match judge(missing, &beliefs.link(peer), pace, now) {
+                match verdict(missing, &beliefs.link(peer), pace) {
                     Verdict::Fetch { within, .. } => good.push((peer.clone(), within)),
                     Verdict::Compute(reason) => why = reason.name(),
                 }
@@ -197,7 +247,7 @@ impl KvShare {
                 let (peer, held) = self.look_up(wanted, peers, half).await.ok_or("nobody")?;
                 // It may have less than all: is that still worth it?
                 let link = self.beliefs().link(&peer);
-                match judge(self.cost(held.min(wanted.missing())), &link, pace, now) {
+                match verdict(self.cost(held.min(wanted.missing())), &link, pace) {
                     Verdict::Fetch { within, .. } => (peer, within),
                     Verdict::Compute(reason) => return Err(reason.name()),
                 }
@@ -298,7 +348,7 @@ impl KvShare {
             let now = self.0.clock.now();
             self.beliefs().link_mut(peer).note_failure(now);
         }
-        tracing::warn!(%peer, %error, reason, "blocks could not be fetched; they are computed");
+        tracing::warn!(%peer, %error, reason, "a peer gave no blocks, or not all of them");
     }
 
     fn tokens(&self, blocks: usize) -> Tokens {

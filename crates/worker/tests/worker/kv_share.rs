@@ -183,6 +183,8 @@ enum Mischief {
     Hang,
     /// Passes on what the holder says once it has a permit for it.
     Hold(Arc<Semaphore>),
+    /// Says that it has all that is asked for, and serves others whenever that is fetched.
+    Busy,
 }
 
 /// A peer that does mischief to what `holder` says, once for each connection.
@@ -196,6 +198,7 @@ async fn peer(holder: SocketAddr, mischief: Mischief) -> (SocketAddr, JoinHandle
             let count = client.read(&mut question).await.unwrap_or(0);
             let mut answer = match &mischief {
                 Mischief::Say(bytes) => bytes.to_vec(),
+                Mischief::Busy => turn_away(&mut client, question[..count].to_vec()).await,
                 Mischief::Hang => {
                     held.push(client);
                     continue;
@@ -215,7 +218,7 @@ async fn peer(holder: SocketAddr, mischief: Mischief) -> (SocketAddr, JoinHandle
             match &mischief {
                 Mischief::Flip(at) => answer[body + at] ^= 1,
                 Mischief::Cut(after) => answer.truncate(body + after),
-                Mischief::Say(_) | Mischief::Hang | Mischief::Hold(_) => {}
+                Mischief::Say(_) | Mischief::Hang | Mischief::Hold(_) | Mischief::Busy => {}
             }
             let _sent = client.write_all(&answer).await;
         }
@@ -223,25 +226,46 @@ async fn peer(holder: SocketAddr, mischief: Mischief) -> (SocketAddr, JoinHandle
     (address, task)
 }
 
-/// Passes a question on, with what follows of it, and reads the whole answer.
-async fn relay(
-    holder: SocketAddr,
-    client: &mut tokio::net::TcpStream,
-    mut question: Vec<u8>,
-) -> Vec<u8> {
-    let whole = |bytes: &[u8]| {
+/// What serves others says.
+const BUSY: &[u8] = b"HTTP/1.1 503 busy\r\ncontent-length: 0\r\n\r\n";
+
+/// What has more blocks than are asked for says.
+const HAS_ALL: &[u8] = b"HTTP/1.1 200 OK\r\nx-overdraft-kv-blocks: 99\r\ncontent-length: 0\r\n\r\n";
+
+/// What a busy peer answers.
+async fn turn_away(client: &mut tokio::net::TcpStream, question: Vec<u8>) -> Vec<u8> {
+    let question = whole(client, question).await.unwrap_or_default();
+    let asks_how_many = String::from_utf8_lossy(&question).contains("\"count\":0,");
+    if asks_how_many { HAS_ALL.to_vec() } else { BUSY.to_vec() }
+}
+
+/// A question with what follows of it; `None` where it ends early.
+async fn whole(client: &mut tokio::net::TcpStream, mut question: Vec<u8>) -> Option<Vec<u8>> {
+    let is_whole = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).to_lowercase();
         let length = text.split("content-length: ").nth(1)?.split('\r').next()?;
         let length: usize = length.parse().ok()?;
         let (_, body) = text.split_once("\r\n\r\n")?;
         (body.len() >= length).then_some(())
     };
-    while whole(&question).is_none() {
+    while is_whole(&question).is_none() {
         let mut more = vec![0; 1 << 16];
-        let count = client.read(&mut more).await.unwrap();
-        assert!(count > 0, "the question ended early");
+        let count = client.read(&mut more).await.unwrap_or(0);
+        if count == 0 {
+            return None;
+        }
         question.extend_from_slice(&more[..count]);
     }
+    Some(question)
+}
+
+/// Passes a question on, with what follows of it, and reads the whole answer.
+async fn relay(
+    holder: SocketAddr,
+    client: &mut tokio::net::TcpStream,
+    question: Vec<u8>,
+) -> Vec<u8> {
+    let question = whole(client, question).await.expect("the question is whole");
     let mut upstream = tokio::net::TcpStream::connect(holder).await.unwrap();
     upstream.write_all(&question).await.unwrap();
     let mut answer = Vec::new();
@@ -383,8 +407,7 @@ async fn prompts_that_begin_alike_are_both_fetched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_is_busy_is_asked_again_by_the_next_prompt() {
-    let busy = Mischief::Say(b"HTTP/1.1 503 busy\r\ncontent-length: 0\r\n\r\n");
-    let (address, task) = peer(SocketAddr::from(([127, 0, 0, 1], 1)), busy).await;
+    let (address, task) = busy().await;
     let worker = fetching_from(address).await;
     for asked in 1..=2 {
         let mut body = prompt();
@@ -394,6 +417,50 @@ async fn a_peer_that_is_busy_is_asked_again_by_the_next_prompt() {
         assert_eq!(counted, asked);
     }
     task.abort();
+}
+
+/// A peer that serves others.
+async fn busy() -> (SocketAddr, JoinHandle<()>) {
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+    peer(nobody, Mischief::Busy).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_busy_peer_another_holder_is_asked() {
+    let holder = offering().await;
+    let computed = ask(&holder, &prompt()).await;
+    let (busy, task) = busy().await;
+    let peers = [format!("http://{busy}"), format!("http://{}", holder.address)];
+    let settings = shared().fetching_from(peers.iter().map(String::as_str)).unwrap();
+    let worker = Running::sharing(slow(), settings).await;
+    // The gateway names the busy one, so that is asked first.
+    let source = format!("x-overdraft-kv-source: http://{busy}\r\n");
+    let answer = worker.chat_with(&source, &prompt()).await.json();
+    let cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
+    assert!(cached > 256, "{cached} tokens were cached");
+    assert_eq!(answer["choices"][0]["message"]["content"], computed.0);
+    let counted = series(&worker, "overdraft_kv_blocks_rejected_total", "\"busy\"").await;
+    assert_eq!(counted, 1);
+    let blocks = series(&worker, "overdraft_kv_blocks_fetched_total", "").await;
+    assert_eq!(blocks, cached / 16);
+    task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_than_three_busy_peers_are_asked_for_one_fetch() {
+    let mut peers = Vec::new();
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        let (address, task) = busy().await;
+        peers.push(format!("http://{address}"));
+        tasks.push(task);
+    }
+    let settings = shared().fetching_from(peers.iter().map(String::as_str)).unwrap();
+    let worker = Running::sharing(slow(), settings).await;
+    assert_eq!(ask(&worker, &prompt()).await.1, 0);
+    let counted = series(&worker, "overdraft_kv_blocks_rejected_total", "\"busy\"").await;
+    assert_eq!(counted, 3);
+    tasks.iter().for_each(JoinHandle::abort);
 }
 
 /// The status of an answer to who wants these blocks of a prefix that nobody has.
