@@ -9,6 +9,7 @@
 //! [`Event::Missed`]; it remembers at most a set number of names.
 
 use alloc::vec::Vec;
+use core::ops::AddAssign;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -98,6 +99,47 @@ pub struct Skipped {
     pub full: u64,
     /// They do not lie on the device.
     pub elsewhere: u64,
+    /// They are of a group of layers beyond those that are told apart. A feed has one group, so this is
+    /// counted where the groups are.
+    pub layer_group: u64,
+}
+
+impl Skipped {
+    /// How many, by reason as metrics call it.
+    pub const fn by_reason(self) -> [(&'static str, u64); 6] {
+        [
+            ("unknown_parent", self.unknown_parent),
+            ("block_size", self.block_size),
+            ("tokens_missing", self.tokens_missing),
+            ("full", self.full),
+            ("elsewhere", self.elsewhere),
+            ("layer_group", self.layer_group),
+        ]
+    }
+
+    /// Those that came after `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            unknown_parent: self.unknown_parent - before.unknown_parent,
+            block_size: self.block_size - before.block_size,
+            tokens_missing: self.tokens_missing - before.tokens_missing,
+            full: self.full - before.full,
+            elsewhere: self.elsewhere - before.elsewhere,
+            layer_group: self.layer_group - before.layer_group,
+        }
+    }
+}
+
+impl AddAssign for Skipped {
+    fn add_assign(&mut self, other: Self) {
+        self.unknown_parent += other.unknown_parent;
+        self.block_size += other.block_size;
+        self.tokens_missing += other.tokens_missing;
+        self.full += other.full;
+        self.elsewhere += other.elsewhere;
+        self.layer_group += other.layer_group;
+    }
 }
 
 /// Turns one worker's reports into events of the index.

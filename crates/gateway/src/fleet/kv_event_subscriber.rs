@@ -155,7 +155,9 @@ impl Sink for Reports {
         }
         self.feeds.apply(&batch, |group, event| reports.tell(group, event));
         drop(reports);
-        self.dispatcher.metrics.routing.reported(&self.name, "applied");
+        let routing = &self.dispatcher.metrics.routing;
+        routing.reported(&self.name, "applied");
+        routing.skipped(&self.name, self.feeds.take_skipped());
     }
 
     fn restarted(&mut self) {

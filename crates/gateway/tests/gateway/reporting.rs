@@ -39,6 +39,27 @@ async fn metrics_until(gateway: &Gateway, holds: impl Fn(&str) -> bool) -> Strin
     in_time(asked).await
 }
 
+/// Publishes a batch over and over until the page of metrics says so: what came before a subscription is lost.
+async fn publish_until(
+    gateway: &Gateway,
+    events: &mut PubSocket,
+    batch: &[u8],
+    holds: impl Fn(&str) -> bool,
+) {
+    let mut client = gateway.client().await;
+    let heard = async {
+        for number in 0.. {
+            let frames = [b"kv-events".to_vec(), write_sequence(number).to_vec(), batch.to_vec()];
+            let frames = frames.map(bytes::Bytes::from).to_vec();
+            events.send(ZmqMessage::try_from(frames).unwrap()).await.unwrap();
+            if holds(&client.get("/metrics").await.1) {
+                break;
+            }
+        }
+    };
+    in_time(heard).await;
+}
+
 #[tokio::test]
 async fn each_rank_is_a_worker_and_is_named_to_the_engine() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -83,18 +104,7 @@ async fn without_a_tokenizer_its_worker_makes_the_tokens_of_a_prompt() {
         let line = page.lines().find(|line| line.starts_with("overdraft_worker_prefix_knowledge{"));
         line.is_some_and(|line| !line.contains("estimated"))
     };
-    let mut client = gateway.client().await;
-    let heard = async {
-        for number in 0.. {
-            let frames = [b"kv-events".to_vec(), write_sequence(number).to_vec(), batch.clone()];
-            let frames = frames.map(bytes::Bytes::from).to_vec();
-            events.send(ZmqMessage::try_from(frames).unwrap()).await.unwrap();
-            if is_known(&client.get("/metrics").await.1) {
-                break;
-            }
-        }
-    };
-    in_time(heard).await;
+    publish_until(&gateway, &mut events, &batch, is_known).await;
     for _ in 0..2 {
         let mut client = gateway.chat("").await;
         let answer = ANSWER.replace(
@@ -117,4 +127,34 @@ async fn without_a_tokenizer_its_worker_makes_the_tokens_of_a_prompt() {
         page.contains(&format!("overdraft_tokenizer_remote_prompts{{result=\"{result}\"}} {count}"))
     };
     assert!(prompts("made", 1) && prompts("hit", 1), "{page}");
+}
+
+#[tokio::test]
+async fn blocks_that_do_not_count_as_held_are_counted_by_why() {
+    let mut events = PubSocket::new();
+    let endpoint = events.bind("tcp://127.0.0.1:0").await.unwrap().to_string();
+    let mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| drop(manner.pages.insert("/kv_event_sources", sources(&[&endpoint]))));
+    let gateway = Gateway::start(&[&mock]).await;
+    let stored = |parent: Option<u64>, medium: &str| {
+        KvEvent::Stored(Stored {
+            hashes: vec![EngineHash::Number(1)],
+            parent: parent.map(EngineHash::Number),
+            tokens: (0..BLOCK).map(TokenId).collect(),
+            block_size: BLOCK,
+            medium: Some(medium.to_owned()),
+            ..Stored::default()
+        })
+    };
+    // Nobody has told of the first one's parent, and the second one does not lie on the device.
+    let both = vec![stored(Some(7), "GPU"), stored(None, "CPU")];
+    let batch = encode(&Batch { at_seconds: 0.0, events: both, rank: None });
+    let are_counted = |page: &str| {
+        ["unknown_parent", "elsewhere"].iter().all(|reason| {
+            page.contains(&format!(
+                "overdraft_kv_event_blocks_skipped_total{{worker=\"worker-0\",reason=\"{reason}\"}} "
+            ))
+        })
+    };
+    publish_until(&gateway, &mut events, &batch, are_counted).await;
 }

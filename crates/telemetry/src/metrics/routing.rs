@@ -7,6 +7,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use overdraft_core::prefix::Skipped;
 use overdraft_core::route::{Arm, Policy};
 use overdraft_units::{Micros, Tokens};
 use prometheus_client::metrics::counter::Counter;
@@ -112,6 +113,7 @@ pub struct RoutingMetrics {
     cached_tokens: Family<Two, Counter>,
     scrapes: Family<Two, Counter>,
     reports: Family<Two, Counter>,
+    skipped: Family<Two, Counter>,
     requests: Family<Two, Gauge>,
     tokens: Family<Two, Gauge>,
     staleness: Family<One, Float>,
@@ -142,6 +144,7 @@ impl RoutingMetrics {
             cached_tokens: Family::default(),
             scrapes: Family::default(),
             reports: Family::default(),
+            skipped: Family::default(),
             requests: Family::default(),
             tokens: Family::default(),
             staleness: Family::default(),
@@ -247,6 +250,11 @@ impl RoutingMetrics {
             self.reports.clone(),
         );
         registry.register(
+            "overdraft_kv_event_blocks_skipped",
+            "Blocks that a worker reported as stored and that do not count as held, by why",
+            self.skipped.clone(),
+        );
+        registry.register(
             "overdraft_worker_cached_tokens",
             "Prompt tokens found in a worker's cache, of answers that tell: as predicted, and as told",
             self.cached_tokens.clone(),
@@ -345,10 +353,21 @@ impl RoutingMetrics {
         self.reports.get_or_create(&labels).inc();
     }
 
+    /// Blocks that a worker reported as stored do not count as held.
+    pub fn skipped(&self, worker: &str, skipped: Skipped) {
+        for (reason, blocks) in skipped.by_reason().into_iter().filter(|(_, blocks)| 0 < *blocks) {
+            let labels = [("worker", worker.to_owned()), ("reason", reason.to_owned())];
+            self.skipped.get_or_create(&labels).inc_by(blocks);
+        }
+    }
+
     /// A worker left: the series that count what it said, with these results, go too.
     pub fn forget(&self, worker: &str, scrapes: &[&str], reports: &[&str]) {
         for kind in [PREDICTED, ACTUAL] {
             self.cached_tokens.remove(&[("worker", worker.to_owned()), ("kind", kind.to_owned())]);
+        }
+        for (reason, _) in Skipped::default().by_reason() {
+            self.skipped.remove(&[("worker", worker.to_owned()), ("reason", reason.to_owned())]);
         }
         for (family, results) in [(&self.scrapes, scrapes), (&self.reports, reports)] {
             for result in results {

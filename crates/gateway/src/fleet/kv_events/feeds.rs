@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use overdraft_core::prefix::{BlockEvent, BlockSizeMismatch, Chunks, Event, EventFeed, LayerGroup};
+use overdraft_core::prefix::{
+    BlockEvent, BlockSizeMismatch, Chunks, Event, EventFeed, LayerGroup, Skipped,
+};
 use overdraft_units::BlockSize;
 use overdraft_wire::kv_events::{Batch, KvEvent};
 
@@ -20,12 +22,15 @@ pub struct Feeds {
     block_size: BlockSize,
     capacity: Option<Chunks>,
     by_group: BTreeMap<LayerGroup, EventFeed>,
+    /// Blocks that were not passed on since they were last taken.
+    skipped: Skipped,
 }
 
 impl Feeds {
     /// Feeds of a worker of which nothing is known, for an index whose chunks have `block_size` tokens.
-    pub const fn new(block_size: BlockSize) -> Self {
-        Self { block_size, capacity: None, by_group: BTreeMap::new() }
+    pub fn new(block_size: BlockSize) -> Self {
+        let skipped = Skipped::default();
+        Self { block_size, capacity: None, by_group: BTreeMap::new(), skipped }
     }
 
     /// Tokens to a chunk of the index.
@@ -36,6 +41,11 @@ impl Feeds {
     /// Whether no block is known.
     pub fn is_empty(&self) -> bool {
         self.by_group.values().all(EventFeed::is_empty)
+    }
+
+    /// Blocks that were reported and not passed on since this was last asked.
+    pub fn take_skipped(&mut self) -> Skipped {
+        std::mem::take(&mut self.skipped)
     }
 
     /// Says how many blocks the worker has, which bounds what is remembered.
@@ -69,6 +79,7 @@ impl Feeds {
                 KvEvent::Stored(stored) => with_stored(stored, |block_event| {
                     let Some(group) = group(stored.group) else {
                         tell(LayerGroup::FIRST, Event::Missed);
+                        self.skipped.layer_group += stored.hashes.len() as u64;
                         return None;
                     };
                     let parent = stored.parent.as_ref().map(name);
@@ -76,7 +87,11 @@ impl Feeds {
                         self.by_group.values().find_map(|feed| feed.key_of(parent))
                     });
                     let feed = self.feed(group);
-                    feed.handle_after(&block_event, known, |event| tell(group, event))
+                    let before = feed.skipped();
+                    let found = feed.handle_after(&block_event, known, |event| tell(group, event));
+                    let skipped = feed.skipped().since(before);
+                    self.skipped += skipped;
+                    found
                 }),
                 KvEvent::Removed(removed) => {
                     let names = &*names(&removed.hashes);
@@ -165,5 +180,23 @@ mod tests {
         apply(vec![removed(1, 107)], 7);
         apply(vec![removed(0, 106)], 0);
         apply(vec![KvEvent::Cleared, stored(0, None, 0..3)], 3);
+    }
+
+    #[test]
+    fn skipped_blocks_are_counted_by_reason_and_through_what_clears_the_feeds() {
+        let size = BlockSize::new(16).unwrap();
+        let mut feeds = Feeds::new(size);
+        let mut apply = |events: Vec<KvEvent>, expected: Skipped| {
+            let batch = Batch { at_seconds: 0.0, events, rank: None };
+            assert_eq!(feeds.apply(&batch, |_, _| {}), None);
+            assert_eq!(feeds.take_skipped(), expected);
+        };
+        let none = Skipped::default();
+        apply(vec![stored(0, None, 0..2)], none);
+        // Nobody has told of the block before these, and no group has such a number.
+        let orphans = vec![stored(0, Some(7), 3..5), stored(99, None, 0..3), KvEvent::Cleared];
+        apply(orphans, Skipped { unknown_parent: 2, layer_group: 3, ..none });
+        apply(vec![stored(1, Some(7), 3..4)], Skipped { unknown_parent: 1, ..none });
+        apply(vec![stored(0, None, 0..2)], none);
     }
 }
