@@ -1,11 +1,12 @@
 //! KV event connections: those of one socket, and a peer at the end of each.
 //!
 //! A peer that says nothing must not keep a place for ever. It has [`OPENING_TIMEOUT`] to say what
-//! it is, a subscriber also to subscribe; after that it may be silent, and TCP keep-alive finds out
-//! whether it is still there.
+//! it is, a subscriber also to subscribe; after that a subscriber may be silent, and TCP keep-alive
+//! finds out whether it is still there. A peer that may ask for replays has [`QUESTION_TIMEOUT`] for
+//! each question: it can connect again when it has one.
 //!
 //! **Invariant:** the number of connections to a socket, the time until a peer has said what it
-//! wants and the time of each write are bounded.
+//! wants, the time between its questions and the time of each write are bounded.
 
 use std::future::Future;
 use std::time::Duration;
@@ -23,6 +24,9 @@ pub(super) const CONNECTIONS_MAX: usize = 64;
 
 /// How long a peer may take to say what it is, and a subscriber to subscribe to something.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a peer may take to ask for a replay, after it has said what it is and after each answer.
+pub(super) const QUESTION_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A write that takes longer than this ends the connection.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -114,37 +118,43 @@ pub(super) struct Peer {
     stream: TcpStream,
     reader: Reader,
     kind: SocketKind,
-    /// When it must have said what it wants; `None` once it has.
-    opened_by: Option<Instant>,
+    /// When it must have said what it wants; `None` once it may be silent.
+    speaks_by: Option<Instant>,
 }
 
 impl Peer {
     /// Greets a peer of our socket of that kind.
     pub(super) async fn open(stream: TcpStream, kind: SocketKind) -> Result<Self, ConnectionEnd> {
         prepare_stream(&stream);
-        let opened_by = Some(Instant::now() + OPENING_TIMEOUT);
-        let mut peer = Self { stream, reader: Reader::new(kind), kind, opened_by };
+        let speaks_by = Some(Instant::now() + OPENING_TIMEOUT);
+        let mut peer = Self { stream, reader: Reader::new(kind), kind, speaks_by };
         peer.write(&opening(kind)).await?;
         Ok(peer)
     }
 
     /// It has said what it wants, and may be silent from now on.
     pub(super) fn settle(&mut self) {
-        self.opened_by = None;
+        self.speaks_by = None;
+    }
+
+    /// It has been served, or has said that it may ask, and the next question is waited for.
+    pub(super) fn await_question(&mut self) {
+        self.speaks_by = Some(Instant::now() + QUESTION_TIMEOUT);
     }
 
     /// The next message; cancelling it loses nothing.
     pub(super) async fn receive(&mut self) -> Result<Vec<Bytes>, ConnectionEnd> {
         loop {
+            let was_open = self.reader.is_open();
             if let Some(message) = self.reader.next_message()? {
                 return Ok(message);
             }
-            // A replay may be asked for hours later; a subscriber has come to subscribe.
-            if self.kind == SocketKind::Router && self.reader.is_open() {
-                self.settle();
+            // A subscriber has come to subscribe; a replay may be asked for later.
+            if self.kind == SocketKind::Router && !was_open && self.reader.is_open() {
+                self.await_question();
             }
             let reading = self.stream.read_buf(self.reader.buffer());
-            let read = match self.opened_by {
+            let read = match self.speaks_by {
                 None => reading.await?,
                 Some(by) => timeout_at(by, reading).await.map_err(|_| ConnectionEnd::Silent)??,
             };

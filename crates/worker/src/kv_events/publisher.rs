@@ -250,6 +250,7 @@ async fn serve_replays(stream: TcpStream, shared: Arc<Shared>) -> ConnectionEnd 
         if let Err(end) = done {
             return end;
         }
+        peer.await_question();
     }
 }
 

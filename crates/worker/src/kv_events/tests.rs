@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use overdraft_units::{BlockSize, CacheSalt};
-use overdraft_wire::kv_events::Source;
-use overdraft_wire::zmtp::{SocketKind, opening, subscription};
+use overdraft_wire::kv_events::{Source, write_sequence};
+use overdraft_wire::zmtp::{SocketKind, opening, subscription, write_message};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::connections::CONNECTIONS_MAX;
+use super::connections::{CONNECTIONS_MAX, QUESTION_TIMEOUT};
 use super::replay::Replay;
 use super::salts::Salts;
 use super::settings::{KvEventsError, KvEventsSettings};
 use super::{KvEvents, KvPublisher};
 
 /// Longer than any deadline here. Where time is paused, a wait for nothing is over at once.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 #[test]
 fn a_configuration_of_vllm_is_taken() {
@@ -134,9 +134,13 @@ async fn connect(endpoint: &str, count: usize, said: &[u8]) -> Vec<TcpStream> {
 
 /// Whether one more connection is greeted.
 async fn is_served(endpoint: &str) -> bool {
+    is_served_within(PATIENCE, endpoint).await
+}
+
+async fn is_served_within(patience: Duration, endpoint: &str) -> bool {
     let mut streams = connect(endpoint, 1, b"").await;
     let greeting = streams[0].read_u8();
-    timeout(PATIENCE, greeting).await.is_ok_and(|first| first.unwrap() == 0xff)
+    timeout(patience, greeting).await.is_ok_and(|first| first.unwrap() == 0xff)
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,9 +163,44 @@ async fn replays_take_no_place_from_subscribers() {
     let serving = async {
         let replays = source.replay_endpoint.as_ref().unwrap();
         let asking = connect(replays, CONNECTIONS_MAX, &opening(SocketKind::Dealer)).await;
-        assert!(!is_served(replays).await, "all of its places are taken");
+        let taken = !is_served_within(QUESTION_TIMEOUT / 2, replays).await;
+        assert!(taken, "all of its places are taken");
         assert!(is_served(&source.endpoint).await);
         drop(asking);
+    };
+    publisher.beside(serving).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_no_replay_makes_room_for_others() {
+    let (source, publisher) = publishing().await;
+    let serving = async {
+        let replays = source.replay_endpoint.as_ref().unwrap();
+        let silent = connect(replays, CONNECTIONS_MAX, &opening(SocketKind::Dealer)).await;
+        assert!(is_served(replays).await);
+        drop(silent);
+    };
+    publisher.beside(serving).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_question_for_a_replay_has_a_deadline_of_its_own() {
+    let (source, publisher) = publishing().await;
+    let mut question = Vec::new();
+    write_message(&mut question, &[b"", &write_sequence(0)]);
+    let serving = async {
+        let replays = source.replay_endpoint.as_ref().unwrap();
+        let mut streams = connect(replays, 1, &opening(SocketKind::Dealer)).await;
+        let mut heard = Vec::new();
+        // Much longer together than the deadline, and each less.
+        for asked in 0..4 {
+            streams[0].write_all(&question).await.unwrap();
+            let reading = streams[0].read_to_end(&mut heard);
+            let ended = timeout(QUESTION_TIMEOUT / 2, reading).await;
+            assert!(ended.is_err(), "it was closed after {asked} questions");
+        }
+        let ended = timeout(PATIENCE, streams[0].read_to_end(&mut heard)).await;
+        assert!(ended.is_ok(), "it has asked for nothing more");
     };
     publisher.beside(serving).await;
 }
