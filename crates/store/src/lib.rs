@@ -20,6 +20,7 @@ mod board;
 mod budgets;
 mod certificates;
 mod fault;
+mod gateway_name;
 mod link;
 mod redis_breaker;
 mod response_store;

@@ -121,17 +121,24 @@ answer[#answer + 1] = int(mended)
 return answer
 ";
 
-/// `KEYS`: buckets. `ARGV`: for each its limit a minute and what was spent since the last time, in
-/// thousandths, and at last the minutes' worth that may be missing. A bucket lives until it is full. Answers what is missing from each, in thousandths, and then how much was mended.
+/// `KEYS`: buckets, and the number of the gateway's last debit. `ARGV`: for each bucket its limit a minute and what
+/// was spent since the last time, in thousandths; the minutes' worth that may be missing; this debit's number; and for
+/// how long that is remembered. A bucket lives until it is full. Answers what is missing from each, in thousandths,
+/// and then how much was mended. A debit that was carried out before, or one older than that, only asks.
 const DEBIT: &str = r"
-local answer = {}
-for i, key in ipairs(KEYS) do
+local answer, last = {}, KEYS[#KEYS]
+is(last, 'string')
+local is_new = number(redis.call('GET', last)) < tonumber(ARGV[#ARGV - 1])
+if is_new then redis.call('SET', last, ARGV[#ARGV - 1], 'PX', ARGV[#ARGV]) end
+for i = 1, #KEYS - 1 do
+  local key = KEYS[i]
   is(key, 'hash')
   local limit, spent = tonumber(ARGV[2 * i - 1]) * 1000, tonumber(ARGV[2 * i])
+  if not is_new then spent = 0 end
   local r = redis.call('HMGET', key, 'missing', 'at')
   local flown = math.max(0, now - number(r[2])) * limit / 60000
   local missing = math.max(0, number(r[1]) - flown) + spent
-  missing = math.min(math.max(missing, 0), tonumber(ARGV[#ARGV]) * limit)
+  missing = math.min(math.max(missing, 0), tonumber(ARGV[#ARGV - 2]) * limit)
   redis.call('HSET', key, 'missing', int(missing), 'at', int(now))
   redis.call('PEXPIRE', key, int(180000 + missing / limit * 60000))
   answer[i] = int(missing)

@@ -3,7 +3,6 @@
 //! A [`Store`] belongs to one task, which sends commands at its own pace and never keeps a request
 //! waiting. Without Redis every query returns the result for a gateway that is alone.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::address::Place;
 use crate::board::{self, Record, Verdict};
 use crate::budgets::{Budgets, DEBT_MINUTES_MAX, Due};
 use crate::fault::{Fault, OpenError};
+use crate::gateway_name;
 use crate::link::Link;
 use crate::revocations::{self, REVOCATIONS_MAX, REVOKED_AT_ONCE, Revocation, Revoked};
 use crate::scripts::{
@@ -41,6 +41,10 @@ const KEPT_LIFE: Duration = Duration::from_hours(30 * 24);
 
 /// How long a journal is heard that its gateway does not tell anew.
 const JOURNAL_LIFE: Duration = Duration::from_hours(1);
+
+/// For how long a gateway's last debit is remembered. A bucket owes an hour at most, so what a debit took
+/// has flowed back by then.
+const DEBIT_LIFE: Duration = Duration::from_hours(1);
 
 /// What gateways share, for the one task that keeps it.
 #[derive(Debug)]
@@ -84,11 +88,10 @@ impl Store {
                 Some(Link::new(dialer, Arc::clone(&status), settings.timeout, told))
             }
         };
-        let drawn = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
         Ok(Self {
             link,
             prefix: format!("overdraft:{{{}}}:{SCHEMA}:", settings.namespace),
-            owner: format!("{:016x}{:016x}", drawn[0], drawn[1]),
+            owner: gateway_name::draw(),
             status,
             budgets,
         })
@@ -347,19 +350,23 @@ impl Store {
     /// Tells what was spent here, and learns what is left over all.
     ///
     /// # Errors
-    /// [`Fault`]; what was spent is told the next time.
+    /// [`Fault`]; what was spent is told again the next time, and counts once.
     pub async fn exchange_budgets(&mut self, now: Instant) -> Result<(), Fault> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        let due = self.budgets.due(now);
-        if due.is_empty() {
-            self.budgets.exchanged(&[], &[], now);
+        let debit = self.budgets.debit(now);
+        if debit.due.is_empty() {
+            self.budgets.exchanged(&debit, &[], now);
             return Ok(());
         }
         let key =
             |due: &Due| format!("{}budget:{:016x}:{}", self.prefix, due.key, due.kind.letter());
-        let keys: Vec<String> = due.iter().map(key).collect();
-        let figures = due.iter().flat_map(|due| [due.limit.to_string(), due.spent.to_string()]);
-        let arguments: Vec<String> = figures.chain([DEBT_MINUTES_MAX.to_string()]).collect();
+        let last = format!("{}debits:{}", self.prefix, self.budgets.gateway());
+        let keys: Vec<String> = debit.due.iter().map(key).chain([last]).collect();
+        let each = debit.due.iter();
+        let figures = each.flat_map(|due| [due.limit.to_string(), due.spent.to_string()]);
+        let rest =
+            [DEBT_MINUTES_MAX.to_string(), debit.number.to_string(), board::millis(DEBIT_LIFE)];
+        let arguments: Vec<String> = figures.chain(rest).collect();
         let answer: Vec<String> =
             link.script(Side::Writes, &BUDGETS_DEBIT, &keys, &arguments).await?;
         let answer = mended(&self.status, answer)?;
@@ -367,7 +374,7 @@ impl Store {
             .iter()
             .map(|text| text.parse().map_err(|_| Fault::Garbage))
             .collect::<Result<_, _>>()?;
-        self.budgets.exchanged(&due, &missing, now);
+        self.budgets.exchanged(&debit, &missing, now);
         Ok(())
     }
 }

@@ -7,6 +7,10 @@
 //! one exchange, and that is paid back: over time the limit holds exactly. Without Redis each
 //! gateway has a bucket of its own with the limit divided by the last known number of gateways.
 //!
+//! A debit whose answer did not come may have been carried out or not. It is told again under the
+//! same number, and nothing else is told until it is answered: the shared bucket takes each number
+//! of a gateway once.
+//!
 //! Nobody knows how long an answer gets whose request does not limit it. Such requests are bounded
 //! together: what those in flight may still come to, each as long as the longest of late, fits into what is
 //! left and one minute's worth beyond. So an overrun is bounded, and it is paid back in full.
@@ -22,6 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use overdraft_units::{Instant, Micros};
 
 use self::unlimited::Unlimited;
+use crate::gateway_name;
 
 /// Microseconds in a minute, and parts per unit in a bucket.
 const MINUTE_MICROS: i128 = 60_000_000;
@@ -114,9 +119,17 @@ pub struct Level {
 }
 
 /// What keys have spent. Answers at once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Budgets {
     book: Mutex<Book>,
+    /// Who tells; the same for as long as the numbers of its debits grow.
+    gateway: String,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self { book: Mutex::default(), gateway: gateway_name::draw() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +139,10 @@ struct Book {
     exchanged: Option<Instant>,
     /// Where the next exchange begins.
     turn: u64,
+    /// Debits that were told.
+    debits: u64,
+    /// The last of them, until it is answered.
+    unanswered: Option<Debit>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -205,6 +222,13 @@ pub(crate) struct Due {
     pub(crate) limit: NonZeroU32,
     /// Thousandths of a unit.
     pub(crate) spent: i128,
+}
+
+/// What is told in one exchange, by number: once told it never changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debit {
+    pub(crate) number: u64,
+    pub(crate) due: Vec<Due>,
 }
 
 /// Which of a key's buckets.
@@ -323,17 +347,63 @@ impl Budgets {
         self.book().purses.retain(|key, _| keys.contains(key));
     }
 
-    /// The buckets whose turn it is to be exchanged, with what was spent from them since.
-    pub(crate) fn due(&self, now: Instant) -> Vec<Due> {
+    /// As the shared buckets know this gateway.
+    pub(crate) fn gateway(&self) -> &str {
+        &self.gateway
+    }
+
+    /// What is to be told now: once more what was not answered, or else what was spent since from the
+    /// buckets whose turn it is.
+    pub(crate) fn debit(&self, now: Instant) -> Debit {
         let mut book = self.book();
-        let turn = book.turn;
+        if let Some(unanswered) = &book.unanswered {
+            return unanswered.clone();
+        }
+        let due = book.due(now);
+        if due.is_empty() {
+            return Debit::default();
+        }
+        for one in &due {
+            if let Some(bucket) = book.bucket(one) {
+                bucket.untold -= one.spent * THOUSANDTH;
+            }
+        }
+        book.debits += 1;
+        let debit = Debit { number: book.debits, due };
+        book.unanswered = Some(debit.clone());
+        debit
+    }
+
+    /// What was told is in the shared buckets now, and so much is missing there, in thousandths.
+    pub(crate) fn exchanged(&self, told: &Debit, missing: &[i128], now: Instant) {
+        let mut book = self.book();
+        book.exchanged = Some(now);
+        if book.unanswered.as_ref().is_some_and(|unanswered| unanswered.number == told.number) {
+            book.unanswered = None;
+        }
+        for (due, missing) in told.due.iter().zip(missing) {
+            let Some(bucket) = book.bucket(due) else { continue };
+            bucket.missing = (missing * THOUSANDTH + bucket.untold).max(0);
+            bucket.at = now;
+        }
+    }
+
+    /// So many gateways share.
+    pub(crate) fn note_gateways(&self, gateways: usize) {
+        self.book().gateways = i128::try_from(gateways).unwrap_or(1);
+    }
+}
+
+impl Book {
+    /// The buckets whose turn it is to be exchanged, with what was spent from them since.
+    fn due(&mut self, now: Instant) -> Vec<Due> {
         let recent = |purse: &Purse| {
             let busy = purse.requests.untold != 0 || purse.tokens.untold != 0;
             busy || now.since(purse.touched) < EXCHANGE_LIFE
         };
         let mut due = Vec::new();
         let mut next = 0;
-        for (&key, purse) in book.purses.range(turn..).filter(|(_, purse)| recent(purse)) {
+        for (&key, purse) in self.purses.range(self.turn..).filter(|(_, purse)| recent(purse)) {
             if EXCHANGED_MAX - 1 <= due.len() {
                 next = key;
                 break;
@@ -347,33 +417,18 @@ impl Budgets {
                 due.extend(limit.map(|limit| Due { key, kind, limit, spent }));
             }
         }
-        book.turn = next;
+        self.turn = next;
         due
     }
 
-    /// What was told is in the shared buckets now, and so much is missing there, in thousandths.
-    pub(crate) fn exchanged(&self, told: &[Due], missing: &[i128], now: Instant) {
-        let mut book = self.book();
-        book.exchanged = Some(now);
-        for (due, missing) in told.iter().zip(missing) {
-            let Some(purse) = book.purses.get_mut(&due.key) else { continue };
-            let bucket = match due.kind {
-                Kind::Requests => &mut purse.requests,
-                Kind::Tokens => &mut purse.tokens,
-            };
-            bucket.untold -= due.spent * THOUSANDTH;
-            bucket.missing = (missing * THOUSANDTH + bucket.untold).max(0);
-            bucket.at = now;
-        }
+    fn bucket(&mut self, due: &Due) -> Option<&mut Bucket> {
+        let purse = self.purses.get_mut(&due.key)?;
+        Some(match due.kind {
+            Kind::Requests => &mut purse.requests,
+            Kind::Tokens => &mut purse.tokens,
+        })
     }
 
-    /// So many gateways share.
-    pub(crate) fn note_gateways(&self, gateways: usize) {
-        self.book().gateways = i128::try_from(gateways).unwrap_or(1);
-    }
-}
-
-impl Book {
     fn portion(&self, now: Instant) -> Portion {
         let gateways = self.gateways.max(1);
         let connected = self.exchanged.is_some_and(|at| now.since(at) < EXCHANGE_LIFE);

@@ -46,15 +46,36 @@ fn what_others_spent_counts_and_what_is_spent_meanwhile_is_not_lost() {
     let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
     let limits = limits(100, 0);
     budgets.try_spend(1, limits, need(0), now).unwrap();
-    let due = budgets.due(now);
-    assert_eq!(due.len(), 1);
-    assert_eq!(due[0].spent, 1_000);
+    let debit = budgets.debit(now);
+    assert_eq!(debit.due.len(), 1);
+    assert_eq!(debit.due[0].spent, 1_000);
     budgets.try_spend(1, limits, need(0), now).unwrap();
     budgets.note_gateways(2);
     // Another gateway has spent 89 of them.
-    budgets.exchanged(&due, &[90_000], now);
+    budgets.exchanged(&debit, &[90_000], now);
     assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 9);
-    assert_eq!(budgets.due(now)[0].spent, 1_000);
+    assert_eq!(budgets.debit(now).due[0].spent, 1_000);
+}
+
+#[test]
+fn what_was_not_answered_is_told_again_as_it_was_and_the_rest_after_it() {
+    let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(100, 0);
+    budgets.try_spend(1, limits, need(0), now).unwrap();
+    let first = budgets.debit(now);
+    for _ in 0..2 {
+        budgets.try_spend(1, limits, need(0), now).unwrap();
+        assert_eq!(budgets.debit(now), first, "it is the same, whatever was spent since");
+    }
+    budgets.exchanged(&first, &[1_000], now);
+    assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 97);
+    let second = budgets.debit(now);
+    assert_eq!((second.number, second.due[0].spent), (first.number + 1, 2_000));
+    // A bucket that was forgotten meanwhile gets nothing back for what the one before had told.
+    budgets.retain(&BTreeSet::new());
+    budgets.try_spend(1, limits, need(0), now).unwrap();
+    budgets.exchanged(&second, &[3_000], now);
+    assert_eq!(budgets.debit(now).due[0].spent, 1_000);
 }
 
 #[test]
@@ -62,7 +83,7 @@ fn cut_off_each_gateway_has_its_part() {
     let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
     let limits = limits(100, 0);
     budgets.note_gateways(4);
-    budgets.exchanged(&[], &[], now);
+    budgets.exchanged(&Debit::default(), &[], now);
     assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 100);
     now = now + EXCHANGE_LIFE;
     let admitted = (0..200).filter(|_| budgets.try_spend(1, limits, need(0), now).is_ok()).count();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use overdraft_core::fleet::Share;
-use overdraft_store::{Extent, Limits, Need, OwnShare, Store};
+use overdraft_store::{Extent, Fault, Limits, Need, OwnShare, Store};
 use overdraft_units::{Instant, Micros};
 use redis::Value;
 
@@ -98,4 +98,37 @@ async fn what_one_gateway_spent_another_cannot_spend_again() {
     other.exchange_budgets(now).await.unwrap();
     let more = spend(&other, limits, now);
     assert!(more <= 1, "{more} were spent twice");
+}
+
+/// A debit whose answer is late is carried out all the same: told again, it counts once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_debit_that_redis_carries_out_after_its_time_counts_once() {
+    let redis = Redis::start(&[]);
+    let mut store = open(&redis.url());
+    let limits = Limits { requests_per_minute: NonZeroU32::new(60), tokens_per_minute: None };
+    let now = Instant::ORIGIN + Micros::new(1);
+    // Another key's exchange makes the connection and has Redis know the script.
+    store.budgets().try_spend(8, limits, ONE, now).unwrap();
+    store.exchange_budgets(now).await.unwrap();
+    for _ in 0..50 {
+        store.budgets().try_spend(9, limits, ONE, now).unwrap();
+    }
+    redis.freeze();
+    assert_eq!(store.exchange_budgets(now).await, Err(Fault::Timeout));
+    redis.thaw();
+    let bucket = "overdraft:{tests}:1:budget:0000000000000009:r";
+    let carried_out = async {
+        while crate::say(&redis, &["EXISTS", bucket]).await != Value::Int(1) {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(carried_out).await;
+    store.exchange_budgets(now).await.unwrap();
+    let left = store.budgets().standing(9, limits, now).requests.unwrap().remaining;
+    assert!(10 <= left, "{left} of 60 are left: 50 were taken twice");
+    // What is spent from there on counts as ever.
+    store.budgets().try_spend(9, limits, ONE, now).unwrap();
+    store.exchange_budgets(now).await.unwrap();
+    let then = store.budgets().standing(9, limits, now).requests.unwrap().remaining;
+    assert!(10 <= then + 1, "{then} of 60 are left");
 }
