@@ -20,6 +20,7 @@ use super::driver::Driver;
 use super::protocol::Fallback;
 use super::response_writer::Counts;
 use super::rewrite;
+use super::verify::tokens_of;
 use crate::pipeline::relay::Fault;
 
 /// Where the text goes.
@@ -64,7 +65,7 @@ impl Driver {
         mut actions: Vec<Action>,
         sink: &mut Sink,
     ) -> Result<Told, Unfinished> {
-        let opening = self.writer.opening(self.counts(Tokens::ZERO));
+        let opening = self.writer.opening(self.counts());
         if let Sink::Stream(sender) = sink
             && !opening.is_empty()
         {
@@ -114,7 +115,7 @@ impl Driver {
     /// The draft has said it all.
     fn ended(&self) -> Told {
         let reason = self.transcript.reason().unwrap_or(FinishReason::Stop);
-        let counts = self.counts(Tokens::ZERO);
+        let counts = self.counts();
         Told { reason, counts: self.account.counts_of_draft().unwrap_or(counts) }
     }
 
@@ -130,7 +131,7 @@ impl Driver {
         let Some(more) = text.get(self.shown..until).filter(|more| !more.is_empty()) else {
             return;
         };
-        let event = self.writer.text(more, self.counts(Tokens::ZERO));
+        let event = self.writer.text(more, self.counts());
         match sink {
             Sink::Stream(sender) => {
                 let _gone = sender.send(event).await;
@@ -154,26 +155,24 @@ impl Driver {
         loop {
             let so_far = u32::try_from(kept.len() + said.len()).unwrap_or(u32::MAX);
             let left = self.most.saturating_sub(so_far);
-            let further = Tokens::new(u32::try_from(said.len()).unwrap_or(u32::MAX));
+            let before = tokens_of(said.len());
+            self.further = before;
             if left == 0 {
-                let counts = self.counts(further);
-                return Ok(Told { reason: FinishReason::Length, counts });
+                return Ok(Told { reason: FinishReason::Length, counts: self.counts() });
             }
             let tokens: Vec<u32> = prompt.iter().chain(&kept).chain(&said).copied().collect();
             let stream = self.ask_rest(&tokens, left, &mut tried).await?;
             let worker = stream.worker();
-            let (transcript, ended) = self.relay(stream, further, sink).await;
+            let (transcript, ended) = self.relay(stream, before, sink).await;
             match (ended, transcript.reason()) {
                 (Ok(used), reason) => {
                     let own = used.unwrap_or(transcript.count());
                     let reason = reason.unwrap_or(FinishReason::Stop);
-                    return Ok(Told { reason, counts: self.counts(further + own) });
+                    self.further = before + own;
+                    return Ok(Told { reason, counts: self.counts() });
                 }
                 // It had said it all.
-                (Err(_), Some(reason)) => {
-                    let counts = self.counts(further + transcript.count());
-                    return Ok(Told { reason, counts });
-                }
+                (Err(_), Some(reason)) => return Ok(Told { reason, counts: self.counts() }),
                 (Err(fault), None) => {
                     let ids = transcript.ids().filter(|_| fault != Fault::Drained);
                     let Some(ids) = ids else { return Err(fault.error()) };
@@ -262,11 +261,13 @@ impl Driver {
                 let why = "it is no plain text".to_owned();
                 return (transcript, Err(Fault::Broken(why)));
             }
+            self.account.continues(stream.used(), transcript.count());
+            self.further = before + transcript.count();
             let more = transcript.text().get(shown..).unwrap_or_default();
             if more.is_empty() {
                 continue;
             }
-            let counts = self.counts(before + transcript.count());
+            let counts = self.counts();
             match sink {
                 Sink::Stream(sender) => {
                     let _gone = sender.send(self.writer.text(more, counts)).await;

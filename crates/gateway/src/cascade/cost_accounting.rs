@@ -42,6 +42,8 @@ pub(super) struct CostAccount {
     /// What the target was asked beyond scores.
     target: Vec<Usage>,
     continued: Option<Tokens>,
+    /// What it has said by now of what it is asked for.
+    continuing: Option<Usage>,
     pub(super) served: &'static str,
     closed: bool,
     /// Whether nobody waits for what is done.
@@ -73,6 +75,7 @@ impl CostAccount {
             scored_by: None,
             target: Vec::new(),
             continued: None,
+            continuing: None,
             served: "target",
             closed: false,
             background: false,
@@ -96,10 +99,10 @@ impl CostAccount {
         books
     }
 
-    /// The draft has said so much so far.
-    pub(super) fn drafted(&mut self, used: Option<Used>, count: Tokens) {
+    /// The draft has said so much so far, to a prompt of so many tokens where it told them.
+    pub(super) fn drafted(&mut self, used: Option<Used>, prompt: Option<Tokens>, count: Tokens) {
         self.told = used.or(self.told);
-        self.drafted = Some(usage(used, self.estimated, count));
+        self.drafted = Some(usage(used, prompt.unwrap_or(self.estimated), count));
     }
 
     /// The target has read the prompt beside the draft.
@@ -131,10 +134,25 @@ impl CostAccount {
         self.continued = Some(Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX)));
     }
 
+    /// It has said so much by now.
+    pub(super) fn continues(&mut self, used: Option<Used>, count: Tokens) {
+        self.continuing = Some(usage(used, self.continued.unwrap_or_default(), count));
+    }
+
     /// It said so much then.
     pub(super) fn completed(&mut self, used: Option<Used>, count: Tokens) {
+        self.continuing = None;
         let prompt = self.continued.take().unwrap_or_default();
         self.target.push(usage(used, prompt, count));
+    }
+
+    /// A stream ends before its answer does, because its client has left, for instance: this is what was told.
+    pub(super) fn told_part(&self, Counts { prompt, completion }: Counts) {
+        if !self.closed && !self.background {
+            self.facts.note(|record| {
+                (record.prompt, record.completion) = (Some(prompt), Some(completion));
+            });
+        }
     }
 
     /// Tokens of the prompt, as the draft counted them.
@@ -152,6 +170,7 @@ impl CostAccount {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
+        self.target.extend(self.continuing.take());
         let served = self.served;
         if !self.background {
             self.facts.note(|record| {

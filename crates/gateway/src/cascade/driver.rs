@@ -28,7 +28,7 @@ use super::protocol::{Fallback, ProtocolHandle};
 use super::response_writer::{Counts, ResponseWriter};
 use super::state::CascadeState;
 use super::verify::tokens_of;
-use crate::dispatch::Explanation;
+use crate::dispatch::{Explanation, Used};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::RequestInfo;
 
@@ -53,8 +53,10 @@ pub(super) struct Driver {
     pub(super) prompt: Option<Vec<u32>>,
     /// Tokens that the answer may have, where the target may go on.
     pub(super) most: u32,
-    /// Bytes of text that were shown.
+    /// Bytes of the draft's text that were shown.
     pub(super) shown: usize,
+    /// Tokens that the target has said behind those of the draft.
+    pub(super) further: Tokens,
     /// Who drafts.
     pub(super) worker: Option<WorkerId>,
     /// Why it does, where the client wants to know.
@@ -87,6 +89,7 @@ impl Driver {
             prompt: None,
             most: 0,
             shown: 0,
+            further: Tokens::ZERO,
             worker: None,
             explanation: Explanation::default(),
             guard: None,
@@ -252,13 +255,15 @@ impl Driver {
         match stream.next().await {
             Ok(Some(data)) => match self.transcript.hear(&data) {
                 Ok(observations) => {
-                    self.account.drafted(stream.used(), self.transcript.count());
+                    let used = stream.used();
+                    self.note_drafted(used);
                     self.said(observations, false)
                 }
                 Err(unfit) => Event::Failed(Rejected::Refused(unfit.name()), self.resumes()),
             },
             Ok(None) => {
-                self.account.drafted(stream.used(), self.transcript.count());
+                let used = stream.used();
+                self.note_drafted(used);
                 self.stream = None;
                 self.said(Vec::new(), true)
             }
@@ -273,6 +278,12 @@ impl Driver {
                 Event::Failed(Rejected::Failed("broken"), self.resumes())
             }
         }
+    }
+
+    /// Books what the draft has said so far.
+    fn note_drafted(&mut self, used: Option<Used>) {
+        let prompt = self.transcript.prompt().map(|ids| tokens_of(ids.len()));
+        self.account.drafted(used, prompt, self.transcript.count());
     }
 
     fn said(&self, observations: Vec<Observation>, is_over: bool) -> Event {
@@ -300,10 +311,17 @@ impl Driver {
     }
 
     /// Tokens of the prompt, and of the answer so far.
-    pub(super) fn counts(&self, further: Tokens) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         let told = self.prompt.as_deref().or(self.transcript.prompt());
-        let told = told.map(|ids| Tokens::new(u32::try_from(ids.len()).unwrap_or(u32::MAX)));
+        let told = told.map(|ids| tokens_of(ids.len()));
         let prompt = self.account.prompt().or(told).unwrap_or(self.plan.terms.traits.prompt);
-        Counts { prompt, completion: tokens_of(self.protocol.kept()) + further }
+        Counts { prompt, completion: tokens_of(self.protocol.kept()) + self.further }
+    }
+
+    /// Notes what was told of a stream that ends here. One whose books are closed has told its tokens.
+    pub(super) fn note_told(&self) {
+        if self.guard.is_some() && 0 < self.shown {
+            self.account.told_part(self.counts());
+        }
     }
 }

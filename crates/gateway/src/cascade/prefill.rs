@@ -124,6 +124,7 @@ impl Drop for Driver {
         // A client that leaves takes it along.
         let _none = self.protocol.report(Event::Left);
         self.end_prefill();
+        self.note_told();
     }
 }
 

@@ -297,3 +297,21 @@ async fn what_was_done_for_a_client_that_left_is_in_the_books() {
         crate::keys::until_metrics(&gateway, line).await;
     }
 }
+
+#[tokio::test]
+async fn what_was_relayed_of_an_answer_that_broke_off_is_in_the_books() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}", token("a"), token("b"))).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    call.reset();
+    assert_eq!(client.rest().await.1, End::Aborted);
+    let row = row(&gateway).await;
+    assert_eq!(row["completion_tokens"], 2, "{row}");
+    let line = "overdraft_tokens_total{model=\"m\",kind=\"completion\"} 2";
+    crate::keys::until_metrics(&gateway, line).await;
+}

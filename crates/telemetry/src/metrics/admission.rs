@@ -133,7 +133,7 @@ impl AdmissionMetrics {
         );
         registry.register(
             "overdraft_tenant_tokens",
-            "Tokens by tenant and kind, as workers reported them, or as they were relayed to clients that left before that",
+            "Tokens by tenant and kind, as workers reported them, or as they were relayed where a stream ended before that",
             self.tenant_tokens.clone(),
         );
         registry.register(

@@ -193,7 +193,7 @@ impl GatewayMetrics {
         );
         registry.register(
             "overdraft_tokens",
-            "Tokens by model and kind, as workers reported them, or as they were relayed to clients that left before that",
+            "Tokens by model and kind, as workers reported them, or as they were relayed where a stream ended before that",
             self.tokens.clone(),
         );
         self.register_resumes();

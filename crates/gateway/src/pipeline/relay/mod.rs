@@ -140,8 +140,20 @@ pub(crate) fn note_left(record: &mut RequestFacts, used: Option<Used>, events: u
         return;
     }
     note_used(record, used);
-    let relayed = (0 < events).then(|| Tokens::new(events));
-    record.completion = record.completion.max(relayed);
+    record.completion = record.completion.max(relayed(events));
+}
+
+/// Has a request's record tell what a worker did whose answer ends too early: what it told, and of an answer that it
+/// told nothing of the events that were relayed.
+pub(crate) fn note_broken(record: &mut RequestFacts, used: Option<Used>, events: u32) {
+    note_used(record, used);
+    let told = record.completion.filter(|told| *told != Tokens::ZERO);
+    record.completion = told.or(relayed(events)).or(record.completion);
+}
+
+/// As many tokens as events were relayed, where any were.
+fn relayed(events: u32) -> Option<Tokens> {
+    (0 < events).then(|| Tokens::new(events))
 }
 
 /// Has a request's record tell them.

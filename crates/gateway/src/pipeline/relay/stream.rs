@@ -345,9 +345,9 @@ impl Stream {
         if let Some(lease) = self.lease.take() {
             lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);
         }
-        let passed = self.limits.passed(fault);
+        let (passed, events) = (self.limits.passed(fault), self.events);
         self.facts.note(|record| {
-            note_used(record, used);
+            super::note_broken(record, used, events);
             record.limit = passed.or(record.limit);
             record.end = fault.end();
         });

@@ -110,8 +110,9 @@ pub(crate) fn used(ended: &Ended, facts: &RequestFacts) -> Option<(UsageKey, Usa
     }
     let tenant = facts.tenant.clone().unwrap_or_else(|| NAMELESS.into());
     let key = UsageKey { tenant, model: model.into(), by };
-    let (prompt, completion) =
-        facts.reused.or(facts.prompt.zip(facts.completion)).unwrap_or_default();
+    // Of an answer that broke off or was left, the prompt alone may be unknown.
+    let counted = (facts.prompt.unwrap_or_default(), facts.completion.unwrap_or_default());
+    let (prompt, completion) = facts.reused.unwrap_or(counted);
     let cached = facts.cached.unwrap_or_default();
     let mut sum = UsageSum {
         requests: 1,
@@ -128,7 +129,11 @@ pub(crate) fn used(ended: &Ended, facts: &RequestFacts) -> Option<(UsageKey, Usa
 
 #[cfg(test)]
 mod tests {
+    use overdraft_telemetry::{EndCode, Ender, Phase};
+    use overdraft_units::{Micros, Tokens};
+
     use super::*;
+    use crate::settings::Pool;
 
     fn key(tenant: &str) -> UsageKey {
         UsageKey { tenant: tenant.into(), model: "m".into(), by: "target" }
@@ -136,6 +141,23 @@ mod tests {
 
     fn one() -> UsageSum {
         UsageSum { requests: 1, prompt: 10, ..UsageSum::default() }
+    }
+
+    #[test]
+    fn tokens_of_an_answer_count_whether_or_not_those_of_its_prompt_are_known() {
+        let ended = Ended {
+            status: 200,
+            end: EndCode { ender: Ender::Client, phase: Phase::Data },
+            pool: Some(Pool::Target),
+            total: Micros::ZERO,
+        };
+        let facts = RequestFacts {
+            model: Some("m".to_owned()),
+            completion: Some(Tokens::new(4)),
+            ..RequestFacts::default()
+        };
+        let (_, sum) = used(&ended, &facts).expect("it was answered");
+        assert_eq!((sum.prompt, sum.completion, sum.priced), (0, 4, 0));
     }
 
     const NOON: f64 = 20_000.5 * 86_400.0;

@@ -1,18 +1,26 @@
 //! What requests to a cascade cost, wherever that is told.
 
 use overdraft_core::cost::{Price, Prices};
+use overdraft_gateway::CascadeSettings;
 use overdraft_units::Ratio;
 use serde_json::Value;
 
-use super::{Pair, ended, opening, said};
-use crate::harness::ANSWER;
+use super::{Pair, ended, more, opening, said, text};
+use crate::client::{Client, End};
+use crate::harness::{ANSWER, in_time};
+use crate::mock::Call;
+
+/// Prices by which a target's tokens are ten times as dear as a draft's.
+fn priced(cascade: &mut CascadeSettings) {
+    let [draft, target] = [1_000_000, 10_000_000].map(Price::new);
+    let flat = |price| Prices { prompt: price, cached: price, completion: price };
+    cascade.prices = Some([flat(draft), flat(target)]);
+}
 
 #[tokio::test]
 async fn a_refused_draft_is_in_the_cost_of_a_whole_answer_wherever_that_is_told() {
     let mut pair = Pair::start(1, |cascade| {
-        let [draft, target] = [1_000_000, 10_000_000].map(Price::new);
-        let flat = |price| Prices { prompt: price, cached: price, completion: price };
-        cascade.prices = Some([flat(draft), flat(target)]);
+        priced(cascade);
         cascade.threshold = Some(Ratio::WHOLE);
     })
     .await;
@@ -37,4 +45,88 @@ async fn a_refused_draft_is_in_the_cost_of_a_whole_answer_wherever_that_is_told(
     let (_, dollars) = spent.unwrap().rsplit_once(' ').unwrap();
     let dollars: f64 = dollars.parse().unwrap();
     assert!((dollars * 1e6 - 44.0).abs() < 0.01, "{dollars}");
+}
+
+impl Pair {
+    /// A stream of which two tokens of the draft were shown, and the draft's call.
+    async fn half_way(&mut self) -> (Client, Call) {
+        let mut client = self.streamed().await;
+        let mut call = self.draft.call().await;
+        call.stream().await;
+        call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
+        client.head().await;
+        until_shown(&mut client, "ab").await;
+        (client, call)
+    }
+
+    /// The log's row of the only request, once it is over.
+    async fn row(&self) -> Value {
+        let mut client = self.gateway.client().await;
+        let asked = async {
+            loop {
+                let (_, listed) = client.get("/admin/views/requests").await;
+                let listed: Value = serde_json::from_str(&listed).unwrap();
+                if listed["rows"][0].is_object() {
+                    return listed["rows"][0].clone();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(asked).await
+    }
+
+    /// Two tokens of a prompt and so many of an answer are in all books, what they cost, and what the target alone would
+    /// have cost.
+    async fn has_booked(&self, completion: u64, cost: u64) {
+        let row = self.row().await;
+        let tokens = (row["prompt_tokens"].as_u64(), row["completion_tokens"].as_u64());
+        assert_eq!(tokens, (Some(2), Some(completion)), "{row}");
+        let alone = (2 + completion) * 10;
+        let costs = (&row["cost_microusd"], &row["cost_target_only_microusd"]);
+        assert_eq!(costs, (&cost.into(), &alone.into()), "{row}");
+        for (kind, count) in [("prompt", 2), ("completion", completion)] {
+            let labels = format!(r#"{{model="m",kind="{kind}"}}"#);
+            self.until(&format!("overdraft_tokens_total{labels} {count}")).await;
+        }
+        let labels = r#"{cascade="m",tenant="other",served_by="draft"}"#;
+        self.until(&format!("overdraft_cascade_cost_microusd_total{labels} {cost}")).await;
+    }
+}
+
+/// Reads a stream until all of that was shown.
+async fn until_shown(client: &mut Client, all: &str) {
+    let mut shown = String::new();
+    while shown != all {
+        shown.push_str(&text(&client.chunk().await.unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_a_cascade_that_ends_early_has_tokens_and_a_cost() {
+    // Its client leaves while the draft speaks.
+    let mut pair = Pair::start(1, priced).await;
+    let (client, call) = pair.half_way().await;
+    drop(client);
+    call.gone().await;
+    pair.has_booked(2, 4).await;
+
+    // The draft dies, and the client leaves while the target goes on: it has read four tokens and said one.
+    let mut pair = Pair::start(1, priced).await;
+    let (mut client, call) = pair.half_way().await;
+    call.reset();
+    let mut call = pair.target().await;
+    call.stream().await;
+    call.chunk(&more("c", 21, "")).await;
+    until_shown(&mut client, "c").await;
+    drop(client);
+    call.gone().await;
+    pair.has_booked(3, 4 + 50).await;
+
+    // The draft dies, and nobody goes on.
+    let mut pair = Pair::start(1, priced).await;
+    let (mut client, call) = pair.half_way().await;
+    pair.targets.remove(0).stop().await;
+    call.reset();
+    assert_eq!(client.rest().await.1, End::Aborted);
+    pair.has_booked(2, 4).await;
 }
