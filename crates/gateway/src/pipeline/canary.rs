@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use overdraft_core::cascade::{Comparison, Findings, Label, Propensity};
-use overdraft_core::cost::{Money, Usage};
+use overdraft_core::cost::{Money, Prices, Usage};
 use overdraft_core::route::Arm;
 use overdraft_telemetry::metrics::CanaryMetrics;
 use overdraft_units::{Micros, Tokens};
 
 use super::facts::RequestFacts;
-use crate::settings::CanarySettings;
+use crate::settings::{CanarySettings, GatewaySettings};
 
 /// What is on canary, by the names that clients ask for.
 #[derive(Debug)]
@@ -75,23 +75,23 @@ impl Canaries {
         Some(Side { canary, arm })
     }
 
-    /// A request on that side has ended, after so long where it was answered; whether a cascade keeps books of it.
+    /// A request on that side has ended, after so long where it was answered. `settings` are nothing where a cascade
+    /// keeps books of what it costs.
     pub(crate) fn ended(
         &self,
         side: &Side,
-        has_books: bool,
         facts: &RequestFacts,
         total: Option<Micros>,
+        settings: Option<&GatewaySettings>,
     ) {
         let Side { canary, arm } = side;
         self.metrics.ended(&canary.name, arm.name(), total.is_some());
         let Some(total) = total else { return };
         side.note(|seen| seen.took(*arm, total));
-        if !has_books
+        if let Some(settings) = settings
             && let Some((prompt, completion)) = facts.prompt.zip(facts.completion)
-            && let Some([baseline, canary]) = canary.settings.prices
+            && let Some(prices) = canary.prices(*arm, facts, settings)
         {
-            let prices = if *arm == Arm::Canary { canary } else { baseline };
             let cached = facts.cached.unwrap_or(Tokens::ZERO);
             side.cost(prices.of(Usage { prompt, cached, completion }));
         }
@@ -107,6 +107,15 @@ impl Canaries {
 }
 
 impl Canary {
+    /// What tokens of an answer on that side cost: where another model stood in, as that model's do, if they are known.
+    fn prices(&self, arm: Arm, facts: &RequestFacts, settings: &GatewaySettings) -> Option<Prices> {
+        let [baseline, canary] = self.settings.prices?;
+        match &facts.stand_in {
+            Some(model) => settings.prices.of_model(model, &settings.cascades),
+            None => Some(if arm == Arm::Canary { canary } else { baseline }),
+        }
+    }
+
     fn findings(&self) -> Findings {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).findings()
     }

@@ -275,8 +275,10 @@ impl Drop for RequestGuard {
         }
         let end = self.end(facts.end);
         if let Some((side, has_books)) = &self.side {
-            let is_whole = end == EndCode::WHOLE;
-            self.pipeline.canaries.ended(side, *has_books, &facts, is_whole.then_some(total));
+            let total = (end == EndCode::WHOLE).then_some(total);
+            let settings = self.pipeline.settings();
+            let settings = (!*has_books).then_some(&**settings);
+            self.pipeline.canaries.ended(side, &facts, total, settings);
         }
         let status = self.status.map_or(0, |status| status.as_u16());
         if let Some(recording) = self.facts.trace().recording() {

@@ -1,7 +1,7 @@
 //! Another model, or another cascade, on a share of the requests for a name.
 
 use overdraft_core::cost::{Price, Prices};
-use overdraft_gateway::{CanarySettings, CascadeSettings};
+use overdraft_gateway::{CanarySettings, CascadeSettings, ModelSettings};
 use overdraft_units::Ratio;
 use serde_json::Value;
 
@@ -82,6 +82,31 @@ async fn the_model_on_trial_is_asked_under_its_own_name() {
     assert!(now.is_idle());
     let page = client.get("/metrics").await.1;
     assert!(!page.contains(r#"outcome="answered""#), "{page}");
+}
+
+#[tokio::test]
+async fn an_answer_of_a_model_that_stands_in_costs_what_that_one_does_in_a_comparison() {
+    const OTHER: &str = "other";
+    let (now, other) = (Mock::start(&[MODEL]).await, Mock::start(&[OTHER]).await);
+    // No worker serves what is tried.
+    let gateway = Gateway::start_with(&[&now, &other], |settings| {
+        settings.canaries.insert(MODEL.to_owned(), canary(NEXT, 500));
+        let own = ModelSettings { fallback: vec![OTHER.to_owned()], ..ModelSettings::default() };
+        settings.routing.models.insert(NEXT.to_owned(), own);
+        settings.prices.models = [(OTHER.to_owned(), prices(5_000_000))].into();
+    })
+    .await;
+    let (_now, other) = (now.answer_alone(), other.answer_alone());
+    let mut client = gateway.client().await;
+    for _ in 0..120 {
+        client.post(CHAT, &chat("")).await;
+        assert_eq!(client.whole().await.1, ANSWER);
+    }
+    assert!((33..=87).contains(&other.asked()), "{} of 120", other.asked());
+    // Four tokens, at five times the price.
+    let cost =
+        r#"overdraft_canary_difference{canary="m",figure="cost_microusd",bound="estimate"} 16.0"#;
+    told(&gateway, cost).await;
 }
 
 #[tokio::test]
