@@ -6,6 +6,7 @@
 
 use http::StatusCode;
 use overdraft_core::resume::{Ability, Extra, PromptForm};
+use overdraft_wire::refuses_member;
 use overdraft_wire::request::StreamUsage;
 
 /// A request whose stream may be resumed.
@@ -49,13 +50,13 @@ impl Tracked {
 }
 
 impl Extras {
-    /// The member that an answer may refuse, where it names one that was added. It may only repeat the request, as
-    /// vLLM does with one that lacks a member.
+    /// The member that an answer may refuse, where it names one that was added. One that only repeats the request, as
+    /// vLLM's does where a member is missing, refuses none.
     pub(crate) fn refused_by(self, status: StatusCode, answer: &[u8]) -> Option<Extra> {
         if !matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
             return None;
         }
-        let names = |name: &str| memchr::memmem::find(answer, name.as_bytes()).is_some();
+        let names = |name: &str| refuses_member(answer, name);
         match self {
             Self { ids: true, .. } if names(IDS) => Some(Extra::Ids),
             Self { counts: true, .. } if names(COUNTS) => Some(Extra::Counts),

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use overdraft_core::admit::Priority;
 use overdraft_core::resume::Extra;
 use overdraft_wire::json::{Object, Patch, Prelude};
+use overdraft_wire::refuses_member;
 
 use crate::dispatch::{Member, OwnField};
 use crate::pipeline::extras::{Extras, IDS, Tracked};
@@ -257,7 +258,7 @@ impl Added<'_> {
     }
 
     /// The field that a worker's refusal names, if it names one that the client did not write: then the refusal may be no
-    /// fault of the client's.
+    /// fault of the client's. A refusal that repeats the request names none.
     pub(crate) fn named_in(self, refusal: &[u8]) -> Option<Spare> {
         let all = [
             (Spare::Own(OwnField::StreamOptions), self.counts || self.extras.counts),
@@ -266,10 +267,7 @@ impl Added<'_> {
             (Spare::Effort, self.effort == Effort::Hint),
         ];
         let added = all.into_iter().filter(|(_, is_added)| *is_added).map(|(field, _)| field);
-        let is_named = |field: &Spare| {
-            memchr::memmem::find(&refusal.to_ascii_lowercase(), field.name().as_bytes()).is_some()
-        };
-        added.into_iter().find(is_named)
+        added.into_iter().find(|field| refuses_member(refusal, field.name()))
     }
 
     /// The same without one of them, where it can be done without.
