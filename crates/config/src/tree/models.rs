@@ -44,8 +44,8 @@ pub struct Model {
     /// What becomes of requests of other dialects than OpenAI's chats and completions.
     #[serde(skip_serializing_if = "Dialects::is_default")]
     pub dialects: Dialects,
-    /// Who is told by a POST when requests for it are held while no worker of it is up (`admission.hold`): a service
-    /// that can start one, or wake an engine that sleeps.
+    /// Who is told by a POST when no worker of it is up while requests for it are held (`admission.hold`) or a cascade
+    /// would ask it first: a service that can start one, or wake an engine that sleeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<Hook>,
     /// How long its answers may take, instead of `timeouts`.

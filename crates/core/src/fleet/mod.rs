@@ -354,6 +354,12 @@ impl Fleet {
         self.catalogue.get(model).map(Vec::as_slice)
     }
 
+    /// Whether a worker of `model` takes new requests. One that drains is on its way out.
+    pub fn is_served(&self, model: &str) -> bool {
+        let mut serving = self.serving(model).unwrap_or_default().iter();
+        serving.any(|&id| self.worker(id).health().is_up() && !self.worker(id).is_draining())
+    }
+
     /// Attempts in flight on all workers.
     pub const fn active(&self) -> u32 {
         self.active

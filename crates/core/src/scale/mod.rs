@@ -9,6 +9,7 @@
 //! Invariant: an unknown signal never makes a pool smaller (`docs/design/scaling.md#r2`).
 
 mod hold;
+mod misses;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -16,6 +17,7 @@ mod wake;
 use overdraft_units::{Instant, Micros};
 
 pub use self::hold::{Cooldown, Hold};
+pub use self::misses::{MISS_LASTS, Misses};
 pub use self::wake::WakeTurn;
 use crate::fleet::Worker;
 

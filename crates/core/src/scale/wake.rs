@@ -1,4 +1,5 @@
-//! Wake turns: when the hook of a model is called that has no worker up while requests are held for it.
+//! Wake turns: when the hook of a model is called that has no worker up while requests are held for it, or a cascade
+//! misses it.
 //!
 //! A call that failed is made again after a moment, one that was heard only after a cooldown, for a worker takes its
 //! time to start. Invariant: one call to a model is under way at most.
@@ -27,9 +28,9 @@ impl Default for WakeTurn {
 }
 
 impl WakeTurn {
-    /// Takes the turn where `held` requests wait and it is due; whether the hook is to be called.
-    pub fn take(&mut self, held: usize, now: Instant) -> bool {
-        let is_due = matches!(*self, Self::From(time) if time <= now) && 0 < held;
+    /// Takes the turn where `wanted` requests want a worker and it is due; whether the hook is to be called.
+    pub fn take(&mut self, wanted: usize, now: Instant) -> bool {
+        let is_due = matches!(*self, Self::From(time) if time <= now) && 0 < wanted;
         if is_due {
             *self = Self::UnderWay;
         }

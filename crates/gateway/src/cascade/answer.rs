@@ -55,6 +55,7 @@ pub(crate) async fn answer(
         guard.counts(&driver.calls.times);
     }
     let actions = driver.report(Event::Arrived);
+    note_unknown_draft(layer, &driver);
     let asked = actions.iter().find_map(|action| match action {
         Action::AskDraft(call) => Some(*call),
         _ => None,
@@ -98,6 +99,14 @@ pub(crate) async fn answer(
     let streamed = info.delivery == Delivery::Streamed;
     let protocol = is_told.then_some(protocol);
     Ok(response.map(|body| Body::wrap(Capture::new(body, account, wanted, protocol, streamed))))
+}
+
+/// Has the draft's pool woken where no worker has ever been there to tell its tokenizer, without which no draft is asked.
+fn note_unknown_draft(layer: &CascadeLayer, driver: &Driver) {
+    let draft = &driver.state().settings.draft;
+    if !layer.pipeline.fleet.models.has_seen(draft) && driver.protocol.misses_draft() {
+        layer.pipeline.dispatcher.note_miss(draft);
+    }
 }
 
 /// What came of the draft of a request that the target answers, as metrics call it.

@@ -141,14 +141,18 @@ impl CallContext {
     }
 
     /// Asks for a worker to draft: one that is out for failing its requests is asked by its trials alone, also where all
-    /// are out, for the target can be asked instead.
+    /// are out, for the target can be asked instead. Where none is up, the draft's pool is told that one was missed.
     pub(super) fn place_draft(
         &self,
         call: &Call,
         explanation: &mut Explanation,
     ) -> Result<Lease, CallError> {
         let tried = Tried::default();
-        let lease = self.place_explained(call, &tried, Strictness::Judged, explanation)?;
+        let placed = self.place_explained(call, &tried, Strictness::Judged, explanation);
+        if let Err(CallError::NoPlace(Choice::NoneUp | Choice::UnknownModel)) = placed {
+            self.layer.pipeline.dispatcher.note_miss(&call.info.model);
+        }
+        let lease = placed?;
         if lease.is_out() { Err(CallError::NoPlace(Choice::NoneUp)) } else { Ok(lease) }
     }
 

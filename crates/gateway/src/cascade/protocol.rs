@@ -38,6 +38,11 @@ impl ProtocolHandle {
         self.state.handle(self.number, &mut self.protocol(), event, self.clock.now())
     }
 
+    /// Whether the draft would be asked if anybody knew its tokenizer.
+    pub(super) fn misses_draft(&self) -> bool {
+        self.state.misses_draft(&self.protocol())
+    }
+
     /// Draft tokens that are kept.
     pub(super) fn kept(&self) -> usize {
         usize::try_from(self.protocol().kept().get()).unwrap_or(usize::MAX)

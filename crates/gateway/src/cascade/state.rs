@@ -179,6 +179,12 @@ impl CascadeState {
         protocol.handle(&mut cascade, &mut journal, Event::Arrived, now)
     }
 
+    /// Whether the draft would be asked for a request if anybody knew its tokenizer.
+    pub(super) fn misses_draft(&self, protocol: &Protocol) -> bool {
+        let parity = self.parity();
+        protocol.misses_draft(&self.state().cascade, &parity)
+    }
+
     /// Takes in an event of a request: what is to be done. All events of a cascade are taken in here, one by one.
     pub(super) fn handle(
         &self,

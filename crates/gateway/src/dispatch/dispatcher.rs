@@ -15,6 +15,7 @@ use overdraft_core::route::{
     Attempted, Choice, Ejections, GiveUp, Placed, Request, RetrySettings, RouteSettings, Router,
     Strictness, Tried, Verdict, retry,
 };
+use overdraft_core::scale::Misses;
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{RoutingMetrics, SharingMetrics};
 use overdraft_units::Instant;
@@ -44,6 +45,8 @@ pub(crate) struct Dispatcher {
     router: Mutex<Router>,
     pub(crate) members: Members,
     pub(crate) wait_queue: WaitQueue,
+    /// Drafts that cascades would have asked.
+    pub(super) misses: Mutex<Misses>,
     pub(crate) metrics: DispatcherMetrics,
     /// A number that no other gateway has, for draws.
     dice: u64,
@@ -88,6 +91,7 @@ impl Dispatcher {
             router: Mutex::new(router),
             members: Members::default(),
             wait_queue: WaitQueue::default(),
+            misses: Mutex::default(),
             metrics,
             dice,
             settings,

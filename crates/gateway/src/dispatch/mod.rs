@@ -7,6 +7,7 @@
 //! | Events of peer gateways       | `peer_events.rs`  |
 //! | Lease of an attempt in flight | `lease.rs`        |
 //! | Wait queue and wake-ups       | `wait_queue.rs`   |
+//! | Drafts that cascades miss     | `misses.rs`       |
 //! | Workers behind the core's ids | `members.rs`, `field_refusals.rs` |
 //! | Explain records               | `explain.rs`      |
 //! | Decisions that are kept       | `decision_note.rs` |
@@ -21,6 +22,7 @@ mod field_refusals;
 mod fleet_events;
 mod lease;
 mod members;
+mod misses;
 mod peer_events;
 mod wait_queue;
 

@@ -7,7 +7,6 @@ use overdraft_store::{OwnShare, Shared};
 use overdraft_units::Instant;
 
 use super::dispatcher::Dispatcher;
-use super::wait_queue::WaitQueue;
 
 /// A worker as gateways know it: its place here, and its number on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +88,7 @@ impl Dispatcher {
         let router = self.router();
         let workers = router.fleet().workers();
         let by_worker = workers.map(|(_, worker)| (worker.tag(), share(worker))).collect();
-        OwnShare { by_worker, waiting: WaitQueue::by_model(router.queue()) }
+        OwnShare { by_worker, waiting: self.waiting(&router) }
     }
 
     /// What the others carry; workers that they do not name have nothing of theirs.

@@ -54,15 +54,15 @@ impl WaitQueue {
     }
 
     /// Those who wait here, by model.
-    pub(crate) fn by_model(queue: &Queue) -> BTreeMap<u64, u64> {
+    pub(super) fn by_model(queue: &Queue) -> BTreeMap<u64, u64> {
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         queue.waiting_by_model().map(|(model, waiting)| (model, count(waiting))).collect()
     }
 
-    /// The same with those who wait at other gateways.
-    pub(crate) fn everywhere(&self, queue: &Queue) -> BTreeMap<u64, u64> {
+    /// Those who wait here, and those who wait at other gateways.
+    pub(super) fn everywhere(&self, here: BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
         let mut all = self.elsewhere().clone();
-        for (model, count) in Self::by_model(queue) {
+        for (model, count) in here {
             let known = all.entry(model).or_default();
             *known = known.saturating_add(count);
         }

@@ -37,7 +37,8 @@ pub(crate) fn pools(fleet: &Fleet) -> Vec<PoolGauges> {
 }
 
 /// What a pool carries, or those of it that serve `model` or are there for it; what waits for a model in this gateway,
-/// or in others that share its store, counts for each pool that has it.
+/// or in others that share its store, counts for each pool that has it. A draft that a cascade misses counts as one that
+/// waits.
 fn load(fleet: &Fleet, pool: Pool, model: Option<&str>) -> Load {
     let now = fleet.dispatcher.clock.now();
     let asked = model.map(model_number);
@@ -59,7 +60,7 @@ fn load(fleet: &Fleet, pool: Pool, model: Option<&str>) -> Load {
         }
         ours.extend(models);
     }
-    let waiting = fleet.dispatcher.wait_queue.everywhere(router.queue());
+    let waiting = fleet.dispatcher.waiting_everywhere(&router);
     drop(router);
     // Who waits for a model that no worker has yet is what one is to be started for.
     let is_missed = |model: u64| !others.contains(&model) && is_home(fleet, pool, model);

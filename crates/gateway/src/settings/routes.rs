@@ -74,7 +74,7 @@ pub struct ModelSettings {
     pub revision: Option<String>,
     /// Models that are asked where nobody can serve it.
     pub fallback: Vec<String>,
-    /// Who is told when requests for it are held while no worker of it is up.
+    /// Who is told when no worker of it is up while requests for it are held, or a cascade would ask it first.
     pub wake: Option<WebhookSettings>,
     /// The dialects whose requests its workers get as they came; others are translated.
     pub passed: Vec<Dialect>,

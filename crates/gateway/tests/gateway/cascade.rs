@@ -8,6 +8,7 @@ mod prefilling;
 mod recorded;
 mod scoring;
 mod useless;
+mod waking;
 
 use overdraft_core::cascade::Mode;
 use overdraft_core::cost::{Price, Prices};

@@ -117,7 +117,7 @@ impl CareMetrics {
         );
         registry.register(
             "overdraft_pool_waiting",
-            "Requests that wait at a pool's workers or before them, in any gateway that shares the store",
+            "Requests that wait at a pool's workers or before them, in any gateway that shares the store; one for a draft that a cascade misses",
             self.waiting.clone(),
         );
         registry.register(

@@ -240,6 +240,14 @@ impl Protocol {
         }
     }
 
+    /// Whether the draft would be asked if anybody knew its tokenizer: a worker of it would tell. One that is switched off
+    /// is missed by its trials alone.
+    pub fn misses_draft(&self, cascade: &Cascade, parity: &Parity) -> bool {
+        *parity == Parity::NotKnown
+            && self.exclusion(cascade.settings().mode) == Some("tokenizers")
+            && self.choose(cascade) != Ask::Target
+    }
+
     /// Whom to ask first. A threshold that is set by hand needs no labels.
     fn choose(&self, cascade: &Cascade) -> Ask {
         let Terms { traits, draws, .. } = &self.terms;

@@ -8,8 +8,8 @@ use overdraft_units::{Instant, Micros, Ratio, Tokens};
 use super::token;
 use crate::cascade::{
     Action, Cascade, Cause, Choice, Continuation, Delivery, Event, Exclusion, Exclusions, Finish,
-    Journal, Mode, Protocol, Rejected, RequestDraws, Resume, Said, Scored, Settings, Shadow, Terms,
-    Tokenizers, Traits, Verified, Windows,
+    Journal, Mode, Parity, Protocol, Rejected, RequestDraws, Resume, Said, Scored, Settings,
+    Shadow, Standing, Terms, Tokenizers, Traits, Verified, Windows,
 };
 
 /// A request of a stream with windows of two tokens, and what its cascade has learnt.
@@ -178,6 +178,41 @@ fn what_no_draft_may_answer_meets_none() {
     assert_eq!(cause(Mode::Verify, apart), excluded("tokenizers"));
     let refused = Terms { tokenizers: Tokenizers::Refused, ..STREAM };
     assert_eq!(cause(Mode::Gate, refused), excluded("tokenizers"));
+}
+
+#[test]
+fn a_draft_whose_tokenizer_nobody_knows_is_missed_where_it_would_be_asked() {
+    let apart = Terms { tokenizers: Tokenizers::Apart, ..STREAM };
+    let misses = |mode, terms, parity: &Parity| {
+        let World { cascade, protocol, .. } = World::new(mode, terms);
+        protocol.misses_draft(&cascade, parity)
+    };
+    assert!(misses(Mode::Verify, apart, &Parity::NotKnown));
+    // It is asked all the same, its worker has told, or another reason keeps it away.
+    assert!(!misses(Mode::Gate, apart, &Parity::NotKnown));
+    assert!(!misses(Mode::Verify, STREAM, &Parity::Same));
+    let tools = Terms { exclusions: Exclusions::NONE.with(Exclusion::Tools), ..apart };
+    assert!(!misses(Mode::Verify, tools, &Parity::NotKnown));
+}
+
+#[test]
+fn a_draft_that_is_switched_off_is_missed_by_its_trials_alone() {
+    let mut cascade = Cascade::new(Settings { mode: Mode::Verify, ..Settings::default() });
+    let misses = |cascade: &Cascade, ask| {
+        let draws = RequestDraws { ask, ..STREAM.draws };
+        let terms = Terms { tokenizers: Tokenizers::Apart, draws, ..STREAM };
+        let protocol = Protocol::new(cascade, terms, Instant::ORIGIN);
+        protocol.misses_draft(cascade, &Parity::NotKnown)
+    };
+    assert!(misses(&cascade, u64::MAX));
+    let mut journal = Journal::new(0);
+    for _ in 0..500 {
+        let note = cascade.counted(Tokens::ZERO, TWO);
+        let _standing = cascade.tell(note, &mut journal);
+    }
+    assert!(matches!(cascade.standing(), Standing::Off { .. }));
+    assert!(!misses(&cascade, u64::MAX));
+    assert!(misses(&cascade, 0), "one of some hundred is drawn to find out");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Wake hook: a POST to those that can start a model's workers, or wake a sleeping engine, while requests are held.
 //!
-//! The hook of a model is called while requests for it wait and no worker of it is up and takes new ones, when the core
-//! says ([`WakeTurn`]): one call to a model is under way at most.
+//! The hook of a model is called while requests for it wait, or a cascade misses it as its draft, and no worker of it is
+//! up and takes new ones. The core says when ([`WakeTurn`]): one call to a model is under way at most.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use overdraft_core::fleet::Fleet as CoreFleet;
 use overdraft_core::route::model_number;
 use overdraft_core::scale::WakeTurn;
 use overdraft_telemetry::metrics::Woken;
@@ -26,6 +25,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Maximum bytes of the hook's answer; they are discarded.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// A model that has a hook.
+#[derive(Debug)]
+struct Sleeper {
+    hook: WebhookSettings,
+    /// Requests that are held for it.
+    held: usize,
+    /// Whether a cascade would have asked it.
+    is_missed: bool,
+}
 
 /// What the hook is told.
 #[derive(Debug, Serialize)]
@@ -51,36 +60,28 @@ pub(crate) async fn keep_waking(fleet: Arc<Fleet>) {
         }
         let hooks = hooks(&fleet);
         turns.retain(|model, turn| *turn == WakeTurn::UnderWay || hooks.contains_key(model));
-        for (model, (hook, held)) in hooks {
+        for (model, Sleeper { hook, held, is_missed }) in hooks {
             let turn = turns.entry(model.clone()).or_default();
-            if turn.take(held, fleet.dispatcher.clock.now()) {
+            if turn.take(held + usize::from(is_missed), fleet.dispatcher.clock.now()) {
                 calls.spawn(call(model, hook, held));
             }
         }
     }
 }
 
-/// The models that have a hook, and how many requests are held for each.
-fn hooks(fleet: &Fleet) -> BTreeMap<String, (WebhookSettings, usize)> {
+/// The models that have a hook, and what each is wanted for.
+fn hooks(fleet: &Fleet) -> BTreeMap<String, Sleeper> {
     let routes = fleet.dispatcher.routes();
     let named = routes.settings.models.iter();
     let named = named.filter_map(|(name, own)| Some((name, own.wake.as_ref()?)));
     let hooks = named.map(|(name, hook)| {
         let router = fleet.dispatcher.view();
-        let is_served = is_served(router.fleet(), name);
+        let is_served = router.fleet().is_served(name);
         let held = if is_served { 0 } else { router.queue().waiting_for(model_number(name)) };
-        (name.clone(), (hook.clone(), held))
+        let is_missed = fleet.dispatcher.is_missed(&router, name);
+        (name.clone(), Sleeper { hook: hook.clone(), held, is_missed })
     });
     hooks.collect()
-}
-
-/// Whether a worker of the model takes new requests. One that drains is on its way out.
-fn is_served(fleet: &CoreFleet, model: &str) -> bool {
-    let mut serving = fleet.serving(model).unwrap_or_default().iter();
-    serving.any(|id| {
-        let worker = fleet.worker(*id);
-        worker.health().is_up() && !worker.is_draining()
-    })
 }
 
 async fn call(model: String, hook: WebhookSettings, held: usize) -> (String, Woken) {
@@ -97,7 +98,7 @@ async fn call(model: String, hook: WebhookSettings, held: usize) -> (String, Wok
     };
     let woken = match call.run().await {
         Ok((status, _)) if status.is_success() => {
-            tracing::info!(model, held, "requests are held: its wake hook was called");
+            tracing::info!(model, held, "no worker of it is up: its wake hook was called");
             Woken::Answered
         }
         Ok((status, _)) => {
