@@ -193,8 +193,7 @@ impl Scene {
         let overdraft = format!(
             r#"case "$1" in
   serve) case "$*" in *--listen*) ;; *) set -- "$@" --listen {gateway} ;; esac ;;
-  bench|top|tail) case "$*" in *http:*|*--log*) ;; *) set -- "$@" http://{gateway} ;; esac ;;
-  explain) case "$*" in *--url*|*--log*) ;; *) set -- "$@" --url http://{gateway} ;; esac ;;
+  bench|explain|top|tail) case "$*" in *http:*|*--log*) ;; *) set -- "$@" http://{gateway} ;; esac ;;
 esac
 exec timeout {PAGE_SECONDS} {binary} "$@""#
         );

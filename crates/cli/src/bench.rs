@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::fault::Fault;
 use crate::report_options::ReportOptions;
+use crate::url_option::UrlOption;
 use crate::workload_options::{Load, WorkloadOptions, check_answered};
 
 /// How often the progress bar is drawn.
@@ -28,6 +29,8 @@ pub(crate) struct Arguments {
     /// The endpoint: a gateway, a worker, or anything that speaks `OpenAI`'s API over HTTP/1.1, with or without TLS
     #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
+    #[command(flatten)]
+    url_option: UrlOption,
     /// The model; by default the first that the endpoint lists
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -97,6 +100,12 @@ for this program shows in them. Goodput counts over all requests that were offer
 
 Exit codes: 0 measured, 1 nothing was answered or the run broke off, 2 the input cannot be used.";
 
+impl Arguments {
+    fn url(&self) -> &str {
+        self.url_option.or(&self.url)
+    }
+}
+
 /// Sends, waits and tells.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     if arguments.list {
@@ -130,7 +139,7 @@ fn target(arguments: &Arguments) -> Result<Target, Fault> {
         Some(file) => Trust::Authorities(file.clone()),
         None => Trust::System,
     };
-    let mut target = Target::parse(&arguments.url, &trust).map_err(input)?;
+    let mut target = Target::parse(arguments.url(), &trust).map_err(input)?;
     for header in &arguments.header {
         target.header(header).map_err(input)?;
     }
@@ -200,10 +209,10 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
     bar.finish_and_clear();
     tell_wrong(&progress);
     let recorder = recorder.map_err(|error| Fault::running(error.to_string()))?;
-    let mut run = Run::new(arguments.url.clone(), arguments.seed, recorder);
+    let mut run = Run::new(arguments.url().to_owned(), arguments.seed, recorder);
     (run.groups.tenants, run.groups.stages) = (opened.tenants, opened.stages);
     Ok(Report {
-        title: format!("Load on {}", arguments.url),
+        title: format!("Load on {}", arguments.url()),
         origin: Origin::Measured,
         settings,
         objectives: load.objectives,
@@ -213,7 +222,7 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
 
 fn settings(arguments: &Arguments, load: &Load, asking: &Asking) -> Vec<(String, String)> {
     let mut settings = vec![
-        ("endpoint".to_owned(), arguments.url.clone()),
+        ("endpoint".to_owned(), arguments.url().to_owned()),
         ("model".to_owned(), asking.model.clone()),
         ("tokens to a word".to_owned(), format!("{:.3}", asking.wording.tokens_per_word)),
         ("seed".to_owned(), arguments.seed.to_string()),

@@ -27,15 +27,19 @@ const REQUEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
+    /// The gateway, by default `http://127.0.0.1:8080`
+    #[arg(value_name = "URL")]
+    url: Option<String>,
     /// A request that has ended, by its id (`x-request-id`): why did it go there?
-    #[arg(value_name = "REQUEST-ID", conflicts_with_all = ["request", "prompt"])]
+    #[arg(value_name = "REQUEST-ID")]
     id: Option<String>,
+    // Beside a request's id, which the argument URL may be, so it conflicts with neither.
+    /// The same as the argument URL
+    #[arg(long = "url", value_name = "URL")]
+    url_flag: Option<String>,
     /// Looks the request up in an access log of `serve --log-format json` instead of asking a gateway
-    #[arg(long, value_name = "FILE", requires = "id")]
+    #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// The gateway
-    #[arg(long, default_value = "http://127.0.0.1:8080", value_name = "URL")]
-    url: String,
     /// A file with the JSON body of a request; `-` is standard input
     #[arg(long, short, value_name = "FILE", conflicts_with = "prompt")]
     request: Option<PathBuf>,
@@ -61,19 +65,31 @@ Examples:
   overdraft explain req_5f0c9a2b7d1e                 # why did that request go there?
   overdraft explain req_5f0c9a2b7d1e --log access.jsonl
   overdraft explain --prompt \"What is a KV cache?\" --model llama-3-8b
-  overdraft explain --request chat.json --url http://gateway:8080 --token $TOKEN
+  overdraft explain http://gateway:8080 --request chat.json --token $TOKEN
   overdraft explain -r chat.json -H \"x-session-id: 42\" --output json | jq .candidates
   curl -H \"x-overdraft-explain: 1\" …    # the same for a real request, in its answer's head
 
 Exit codes: 0 explained, 1 the gateway cannot be asked, 2 the request cannot be used.";
 
+/// The gateway that is asked where none is named.
+const GATEWAY: &str = "http://127.0.0.1:8080";
+
+/// Whom to ask, and about what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Question<'a> {
+    url: &'a str,
+    /// A request that has ended; else one to come.
+    id: Option<&'a str>,
+}
+
 /// Asks and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
-    if let Some(id) = &arguments.id {
-        return explain_ended(arguments, id);
+    let Question { url, id } = arguments.question()?;
+    if let Some(id) = id {
+        return explain_ended(arguments, url, id);
     }
-    let address = Address::of_url(&arguments.url)
-        .map_err(|error| Fault::input(format!("`{}`: {error}", arguments.url)))?;
+    let address =
+        Address::of_url(url).map_err(|error| Fault::input(format!("`{url}`: {error}")))?;
     let body = body(arguments)?;
     let is_named = body.contains_key("model");
     let body = Bytes::from(Value::Object(body).to_string());
@@ -84,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let want = Want::Body(ANSWER_BYTES_MAX);
     let answered = crate::runtime::runtime()?.block_on(ask(&address, request, body, want));
     let (status, answer) = answered.map_err(|error| {
-        Fault::running(format!("{} cannot be asked: {error}", arguments.url))
+        Fault::running(format!("{url} cannot be asked: {error}"))
             .hint("is the gateway running there? `--url` names another")
     })?;
     if status != StatusCode::OK {
@@ -102,6 +118,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
             .ok_or_else(|| Fault::running("the answer is no explanation; is that a gateway?"))?,
     };
     crate::config::print(&text)
+}
+
+impl Arguments {
+    /// Tells the gateway's URL from a request's id: ids have letters, digits, `.`, `_` and `-`, URLs a colon.
+    fn question(&self) -> Result<Question<'_>, Fault> {
+        let typed = [&self.url, &self.id].into_iter().flatten().map(String::as_str);
+        let (mut urls, ids): (Vec<&str>, Vec<&str>) =
+            typed.partition(|word| word.contains([':', '/']));
+        urls.extend(self.url_flag.as_deref());
+        if let [one, other, ..] = urls[..] {
+            let why = format!("`{one}` and `{other}` are two addresses; expected one gateway's");
+            return Err(Fault::input(why).hint("give the argument URL or `--url`"));
+        }
+        if let [one, other, ..] = ids[..] {
+            let why = format!("`{one}` and `{other}`: expected one request's id");
+            return Err(Fault::input(why).hint(format!("a gateway is named as in `{GATEWAY}`")));
+        }
+        let to_come = self.request.as_ref().map(|_| "--request");
+        let to_come = to_come.or(self.prompt.as_ref().map(|_| "--prompt"));
+        match (ids.first().copied(), to_come, &self.log) {
+            (Some(id), Some(flag), _) => {
+                let why = format!("`{id}` has ended, and `{flag}` names a request to come");
+                Err(Fault::input(format!("{why}; expected one of them")))
+            }
+            (None, _, Some(log)) => {
+                let why = format!("`--log {}`: expected the id of a request", log.display());
+                Err(Fault::input(why).hint("as in `overdraft explain req_7f3a --log access.jsonl`"))
+            }
+            (id, ..) => Ok(Question { url: urls.first().copied().unwrap_or(GATEWAY), id }),
+        }
+    }
 }
 
 /// The headers that were typed, and the token's: what cannot be sent is a slip here, and says nothing of the gateway.
@@ -125,7 +172,7 @@ fn headers(arguments: &Arguments) -> Result<HeaderMap, Fault> {
 }
 
 /// Tells why a request that has ended went where it went.
-fn explain_ended(arguments: &Arguments, id: &str) -> Result<(), Fault> {
+fn explain_ended(arguments: &Arguments, url: &str, id: &str) -> Result<(), Fault> {
     if let Some(file) = &arguments.log {
         let record = explain_request::of_log(file, id)?;
         return crate::config::print(&match arguments.output {
@@ -133,8 +180,8 @@ fn explain_ended(arguments: &Arguments, id: &str) -> Result<(), Fault> {
             Format::Table => record.fields(),
         });
     }
-    let client = ViewClient::new(&arguments.url, arguments.token.clone())?;
-    let told = explain_request::ask(&client, &arguments.url, id)?;
+    let client = ViewClient::new(url, arguments.token.clone())?;
+    let told = explain_request::ask(&client, url, id)?;
     crate::config::print(&match arguments.output {
         Format::Json => format!("{told:#}\n"),
         Format::Table => explain_request::words(told)?,
@@ -266,4 +313,64 @@ fn table(answer: &[u8]) -> Option<String> {
         );
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn typed(words: &[&str]) -> Arguments {
+        Typed::parse_from([&["explain"][..], words].concat()).arguments
+    }
+
+    #[test]
+    fn a_gateway_and_a_request_are_told_from_each_other() {
+        let of = |words: &[&str]| {
+            let arguments = typed(words);
+            let Question { url, id } = arguments.question().expect("one question");
+            (url.to_owned(), id.map(str::to_owned))
+        };
+        let (there, id) = ("http://gateway:8080", Some("req_7f3a".to_owned()));
+        let here = GATEWAY.to_owned();
+        assert_eq!(of(&["req_7f3a"]), (here.clone(), id.clone()));
+        assert_eq!(of(&["req_7f3a", "--log", "access.jsonl"]), (here.clone(), id.clone()));
+        assert_eq!(of(&["--prompt", "x"]), (here, None));
+        for words in [
+            ["req_7f3a", "--url", there].as_slice(),
+            &["--url", there, "req_7f3a"],
+            &[there, "req_7f3a"],
+            &["req_7f3a", there],
+        ] {
+            assert_eq!(of(words), (there.to_owned(), id.clone()), "{words:?}");
+        }
+        for words in [["--prompt", "x", "--url", there].as_slice(), &[there, "--prompt", "x"]] {
+            assert_eq!(of(words), (there.to_owned(), None), "{words:?}");
+        }
+        // What has no scheme is an address all the same, and told to have none.
+        assert_eq!(of(&["gateway:8080", "--prompt", "x"]).0, "gateway:8080");
+    }
+
+    #[test]
+    fn more_than_one_question_is_a_mistake() {
+        let there = "http://gateway:8080";
+        for words in [
+            [there, "--url", there, "--prompt", "x"].as_slice(),
+            &[there, "http://other:8080"],
+            &["req_1", "req_2"],
+            &["req_1", "--prompt", "x"],
+            &[there, "req_1", "--request", "chat.json"],
+            &["--log", "access.jsonl"],
+            &[there, "--log", "access.jsonl"],
+        ] {
+            let _mistake = typed(words).question().expect_err("more than one question, or none");
+        }
+    }
 }

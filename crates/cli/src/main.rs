@@ -50,6 +50,7 @@ mod supervise;
 mod tail;
 mod top;
 mod tune;
+mod url_option;
 mod view_client;
 mod what_if;
 mod worker;

@@ -22,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::ask::{Address, Want, get};
 use crate::fault::Fault;
 use crate::format::Format;
+use crate::url_option::UrlOption;
 
 /// Minimum milliseconds between two samples.
 const EVERY_MIN: u64 = 50;
@@ -32,8 +33,10 @@ const LOOKS_MAX: u64 = 100_000;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The worker that guesses: vLLM, or anything with its metrics
-    #[arg(value_name = "URL")]
-    url: String,
+    #[arg(value_name = "URL", required_unless_present = "url_flag")]
+    url: Option<String>,
+    #[command(flatten)]
+    url_option: UrlOption,
     /// A worker of the same model on the same hardware without speculation; not needed where
     /// the first one's own table has a depth of zero at two batch sizes
     #[arg(long, value_name = "URL")]
@@ -125,8 +128,9 @@ fn hint(error: TuneError) -> &'static str {
 
 /// Looks at the workers' counters again and again.
 async fn watch(arguments: &Arguments) -> Result<Evidence, Fault> {
-    let urls = [Some(&arguments.url), arguments.plain.as_ref()].into_iter().flatten();
-    let workers: Vec<(&String, Address)> = urls
+    let drafting = arguments.url_option.given(arguments.url.as_deref());
+    let urls = [drafting, arguments.plain.as_deref()].into_iter().flatten();
+    let workers: Vec<(&str, Address)> = urls
         .map(|url| {
             let address = Address::of_url(url);
             Ok((url, address.map_err(|error| Fault::input(format!("`{url}`: {error}")))?))

@@ -26,6 +26,7 @@ use self::seats::Seats;
 use self::steps::{Endpoint, Extent, PATIENCE, Step};
 use crate::ask::{Address, Want, get};
 use crate::fault::Fault;
+use crate::url_option::UrlOption;
 
 /// Tokens of a step where nobody says, as vLLM's API server has it by default.
 const STEP_TOKENS: u32 = 8_192;
@@ -40,8 +41,10 @@ const LOOKS_IDLE: u32 = 8;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The worker: vLLM, `SGLang`, llama-server or one of ours, itself and no gateway before it
-    #[arg(value_name = "URL")]
-    url: String,
+    #[arg(value_name = "URL", required_unless_present = "url_flag")]
+    url: Option<String>,
+    #[command(flatten)]
+    url_option: UrlOption,
     /// The model; by default the first that the worker lists
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -112,7 +115,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
 }
 
 async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
-    let address = Address::of_url(&arguments.url).map_err(|why| wrong_url(&arguments.url, &why))?;
+    let address =
+        Address::of_url(arguments.url()).map_err(|why| wrong_url(arguments.url(), &why))?;
     let before = idle(&address).await?;
     let kv_tokens = kv_tokens(arguments, &before)?;
     let endpoint = endpoint(arguments).await?;
@@ -234,7 +238,7 @@ fn kv_tokens(arguments: &Arguments, said: &WorkerReport) -> Result<Tokens, Fault
 
 async fn endpoint(arguments: &Arguments) -> Result<Endpoint, Fault> {
     let input = |error: overdraft_load::TargetError| Fault::input(error.to_string());
-    let mut target = Target::parse(&arguments.url, &Trust::System).map_err(input)?;
+    let mut target = Target::parse(arguments.url(), &Trust::System).map_err(input)?;
     if let Some(key) = &arguments.api_key {
         target.key(key).map_err(input)?;
     }
@@ -281,6 +285,10 @@ async fn measure(
 }
 
 impl Arguments {
+    fn url(&self) -> &str {
+        self.url_option.or(self.url.as_deref().unwrap_or_default())
+    }
+
     fn extent(&self, kv_tokens: Tokens) -> Extent {
         let (prompt, batch, rounds) = if self.quick { (1_024, 8, 3) } else { (4_096, 32, 5) };
         Extent {

@@ -22,6 +22,7 @@ use self::section::Section;
 use crate::ask::Address;
 use crate::check::{self, Measuring, Report};
 use crate::fault::Fault;
+use crate::url_option::UrlOption;
 
 /// How long workers are asked; those that have not answered by then are listed as such.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,13 +30,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
+    /// The running gateway; without one, whatever answers at the addresses of the configuration
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    #[command(flatten)]
+    url_option: UrlOption,
     /// The configuration file; without one, `overdraft.yaml` here or in `/etc/overdraft`, else the defaults and
     /// what the environment says
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The running gateway; without one, whatever answers at the addresses of the configuration
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
     /// The gateway's `admin.token`, where it has one; without it, the one in the configuration
     #[arg(long, env = "OVERDRAFT_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
@@ -51,7 +54,7 @@ const EXAMPLES: &str = "\
 Examples:
   overdraft doctor                                  # on the machine of the gateway
   overdraft doctor --config overdraft.yaml > report.txt
-  overdraft doctor --url http://gateway:9091 --token $TOKEN
+  overdraft doctor http://gateway:9091 --token $TOKEN
   overdraft doctor --json | jq .checks
   overdraft doctor --offline                        # this machine and the file alone
 
@@ -61,10 +64,8 @@ Exit codes: 0 reported, whatever was found; 2 the arguments cannot be used.";
 
 /// Looks, and prints what there is.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
-    let url = match &arguments.url {
-        Some(url) => Some(address_of(url)?),
-        None => None,
-    };
+    let url = arguments.url_option.given(arguments.url.as_deref());
+    let url = url.map(address_of).transpose()?;
     let found = configuration::find(arguments.config.as_deref());
     let config = found.config().cloned().unwrap_or_default();
     let mut sections = vec![build::section(), machine::section(), found.section()];

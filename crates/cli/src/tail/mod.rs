@@ -14,6 +14,7 @@ use self::expression::Expression;
 pub(crate) use self::record::Record;
 use self::source::{Lines, follow_views};
 use crate::fault::Fault;
+use crate::url_option::UrlOption;
 use crate::view_client::ViewClient;
 
 #[derive(clap::Args, Debug)]
@@ -22,11 +23,13 @@ pub(crate) struct Arguments {
     /// The gateway whose requests are shown as they end
     #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
+    #[command(flatten)]
+    url_option: UrlOption,
     /// Only requests of which this is true, as in `ttft > 2s and worker = w3`
     #[arg(long = "where", short = 'w', value_name = "EXPRESSION")]
     filter: Option<String>,
     /// Reads an access log of `serve --log-format json` instead; `-` is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "url_flag"])]
     log: Option<PathBuf>,
     /// Waits for more lines at the end of the access log
     #[arg(long, short, requires = "log")]
@@ -93,11 +96,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
         });
         return crate::runtime::runtime()?.block_on(printing);
     }
-    let client = ViewClient::new(&arguments.url, arguments.token)?;
+    let url = arguments.url_option.or(&arguments.url);
+    let client = ViewClient::new(url, arguments.token)?;
     let watching =
         follow_views(&client, arguments.once, |row| printer.print(&Record::of_view(row)));
     crate::runtime::runtime()?.block_on(watching).map_err(|error| {
-        Fault::running(format!("{}: {error}", arguments.url))
+        Fault::running(format!("{url}: {error}"))
             .hint("is the gateway running there? another URL may be given")
     })
 }

@@ -25,6 +25,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use self::link::Link;
 use self::screen::{Page, Screen};
 use crate::fault::Fault;
+use crate::url_option::UrlOption;
 use crate::view_client::ViewClient;
 
 /// How often the gateway is asked.
@@ -42,6 +43,8 @@ pub(crate) struct Arguments {
     /// The gateway
     #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
+    #[command(flatten)]
+    url_option: UrlOption,
     /// The gateway's `admin.token`, where it has one
     #[arg(long, env = "OVERDRAFT_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
@@ -74,7 +77,8 @@ Exit codes: 0 done, 1 the gateway cannot be asked, 2 the arguments cannot be use
 
 /// Asks and draws until somebody quits.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
-    let link = Link::new(ViewClient::new(&arguments.url, arguments.token)?);
+    let url = arguments.url_option.or(&arguments.url);
+    let link = Link::new(ViewClient::new(url, arguments.token)?);
     let page = match (arguments.request, arguments.page) {
         (Some(id), _) => Page::Why(id),
         (None, First::Fleet) => Page::Fleet,
@@ -84,7 +88,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
     let runtime = crate::runtime::runtime()?;
     let first = runtime.block_on(link.ask(screen.page()));
     screen.take(first.map_err(|why| {
-        Fault::running(format!("{}: {why}", arguments.url))
+        Fault::running(format!("{url}: {why}"))
             .hint("is the gateway running there, is its dashboard enabled, and `--token` right?")
     })?);
     if arguments.once || !std::io::stdout().is_terminal() {
