@@ -118,6 +118,13 @@ fn requests_are_written_as_lines_of_values() {
     refuses(2, &nowhere, &["its folder does not exist"]);
 }
 
+/// When the last request of a file of requests was due, in seconds.
+fn last_due(file: &str) -> f64 {
+    let text = std::fs::read_to_string(file).expect("it was written");
+    let due = |line: &str| line.split(',').nth(2)?.parse::<f64>().ok();
+    text.lines().skip(1).filter_map(due).fold(0.0, f64::max)
+}
+
 #[test]
 fn a_closed_loop_ends_by_the_clock_whatever_its_workload_says_of_times() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -133,10 +140,27 @@ fn a_closed_loop_ends_by_the_clock_whatever_its_workload_says_of_times() {
         let ends =
             ["--users", "2", "--duration", "20", "--policy", "cost", "--requests-csv", lines];
         said(&[&["simulate"][..], load, &ends].concat());
-        let text = std::fs::read_to_string(lines).expect("it was written");
-        let due = |line: &str| line.split(',').nth(2)?.parse::<f64>().ok();
-        let last = text.lines().skip(1).filter_map(due).fold(0.0, f64::max);
+        let last = last_due(lines);
         assert!((15.0..20.0).contains(&last), "{load:?}: {last}");
+    }
+}
+
+#[test]
+fn a_load_of_long_sessions_ends_by_the_clock() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (trace, lines) = (folder.path().join("agent.json"), folder.path().join("requests.csv"));
+    let request =
+        |number: u32| format!("{{\"in\":70,\"out\":20,\"hash_ids\":[{number}],\"think_time\":3}}");
+    let requests: Vec<String> = (0..200).map(request).collect();
+    let text = format!("{{\"block_size\":64,\"requests\":[{}]}}", requests.join(","));
+    std::fs::write(&trace, text).expect("writable");
+    let workload = format!("claude:{}", trace.display());
+    let lines = lines.to_str().expect("a plain name");
+    for pace in [["--users", "1"], ["--request-rate", "500"]] {
+        let ends = ["--duration", "20", "--policy", "cost", "--requests-csv", lines];
+        said(&[&["simulate", "--workload", &workload][..], &pace, &ends].concat());
+        let last = last_due(lines);
+        assert!((15.0..20.0).contains(&last), "{pace:?}: {last}");
     }
 }
 

@@ -194,10 +194,10 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
         pace: load.users.map_or(Loop::Open, |users| Loop::Closed {
             users: usize::try_from(users).unwrap_or(usize::MAX),
             is_timed: load.is_timed,
-            until: load.until,
             refused_wait: load.refused_wait,
         }),
         warm_up: load.warm_up,
+        until: load.until,
         concurrency_max: arguments.max_concurrency.and_then(|most| usize::try_from(most).ok()),
         session_header: arguments.session_header.clone(),
         patience,

@@ -35,7 +35,8 @@ pub(crate) struct WorkloadOptions {
     /// Seconds at the workload's beginning that are left out
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
     from: f64,
-    /// Seconds after the start from which on nothing new begins
+    /// Seconds after the start from which on nothing is asked: no session begins, and none goes on to
+    /// another turn
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
     /// A ladder of rates, one stage after the other, as RATE:SECONDS with commas between them; a rate
@@ -74,7 +75,7 @@ pub(crate) struct Load {
     pub(crate) is_timed: bool,
     /// Requests that are due earlier are not counted.
     pub(crate) warm_up: Micros,
-    /// When users of a closed loop begin nothing new.
+    /// When users begin no session and no session goes on to another turn.
     pub(crate) until: Option<Micros>,
     /// How long such users wait after a refusal.
     pub(crate) refused_wait: Micros,
@@ -138,7 +139,7 @@ impl WorkloadOptions {
             ladder,
             is_timed,
             warm_up,
-            until: span.filter(|_| self.users.is_some()),
+            until: span,
             refused_wait: micros("refused-wait", self.refused_wait)?,
         })
     }

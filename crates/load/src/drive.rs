@@ -41,6 +41,8 @@ pub struct Plan {
     pub patience: Duration,
     /// Requests that are due earlier than this are sent and not counted.
     pub warm_up: Micros,
+    /// When users begin no session and no session goes on to another turn any more, where the load ever ends.
+    pub until: Option<Micros>,
 }
 
 /// Who decides when sessions begin.
@@ -54,8 +56,6 @@ pub enum Loop {
         users: usize,
         /// Whether they begin one when the workload says, at the earliest.
         is_timed: bool,
-        /// When they begin nothing new any more, where they ever stop.
-        until: Option<Micros>,
         /// How long one who got no answer waits before beginning again.
         refused_wait: Micros,
     },
@@ -79,8 +79,18 @@ pub enum LoadError {
 struct Begins {
     now: Instant,
     is_timed: bool,
-    until: Option<Micros>,
     refused_wait: Micros,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// Its last turn was answered.
+    Answered,
+    /// A turn got no answer.
+    Unanswered,
+    /// Its next turn would be due after the end of the load.
+    Over,
 }
 
 /// A request beside its turn.
@@ -162,11 +172,15 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
             while let Some(begins) = shared.begins() {
                 let next = sessions.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(session) = next.transpose()? else { return Ok(()) };
-                let Some(at) = begins.at(&session) else { return Ok(()) };
-                if Arc::clone(&shared).visit(session, at).await == Fate::Completed {
-                    continue;
+                let at = begins.at(&session);
+                if shared.plan.is_over(at) {
+                    return Ok(());
                 }
-                sleep(Duration::from(begins.refused_wait)).await;
+                match Arc::clone(&shared).visit(session, at).await {
+                    Ended::Answered => {}
+                    Ended::Unanswered => sleep(Duration::from(begins.refused_wait)).await,
+                    Ended::Over => return Ok(()),
+                }
             }
             Ok(())
         });
@@ -179,12 +193,14 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
 }
 
 impl Begins {
-    /// When the user begins this session: now, or when the workload says; never where that is over.
-    fn at(&self, session: &Session) -> Option<Instant> {
-        let at = if self.is_timed { self.now.max(session.at) } else { self.now };
-        (!self.is_over(at)).then_some(at)
+    /// When the user begins this session: now, or when the workload says.
+    fn at(&self, session: &Session) -> Instant {
+        if self.is_timed { self.now.max(session.at) } else { self.now }
     }
+}
 
+impl Plan {
+    /// Whether nothing new is asked any more then.
     fn is_over(&self, at: Instant) -> bool {
         self.until.is_some_and(|until| until <= at.since(Instant::ORIGIN))
     }
@@ -193,16 +209,13 @@ impl Begins {
 impl Shared {
     /// When and how a user of a closed loop begins a session now; none when it is over.
     fn begins(&self) -> Option<Begins> {
-        let Loop::Closed { is_timed, until, refused_wait, .. } = self.plan.pace else {
-            return None;
-        };
-        let begins = Begins { now: self.clock.now(), is_timed, until, refused_wait };
-        (!begins.is_over(begins.now)).then_some(begins)
+        let Loop::Closed { is_timed, refused_wait, .. } = self.plan.pace else { return None };
+        let now = self.clock.now();
+        (!self.plan.is_over(now)).then_some(Begins { now, is_timed, refused_wait })
     }
 
-    /// One session, from its first turn, which is due at `at`, to its last; how the last one that was asked
-    /// ended.
-    async fn visit(self: Arc<Self>, session: Session, at: Instant) -> Fate {
+    /// One session, from its first turn, which is due at `at`, to its last or to the end of the load.
+    async fn visit(self: Arc<Self>, session: Session, at: Instant) -> Ended {
         let mut answers = Answers::new();
         let mut due = at;
         let Session { sender, stage, name, .. } = session;
@@ -214,6 +227,10 @@ impl Shared {
         };
         for (place, turn) in (1..).zip(&session.turns) {
             due = due + turn.think;
+            // That a session begins in time has been seen to.
+            if 1 < place && self.plan.is_over(due) {
+                return Ended::Over;
+            }
             let wait = due.since(self.clock.now());
             if Micros::ZERO < wait {
                 sleep(Duration::from(wait)).await;
@@ -230,12 +247,12 @@ impl Shared {
                     let turns = session.turns.len().saturating_sub(place);
                     self.recorder().unasked(u64::try_from(turns).unwrap_or(u64::MAX));
                 }
-                return Fate::Failed;
+                return Ended::Unanswered;
             };
             answers.insert(turn.answer.content, answer);
             due = self.clock.now();
         }
-        Fate::Completed
+        Ended::Answered
     }
 
     fn recorder(&self) -> MutexGuard<'_, Recorder> {

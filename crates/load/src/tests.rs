@@ -151,12 +151,18 @@ fn plan(target: Target, pace: Loop) -> Plan {
         session_header: None,
         patience: PATIENCE,
         warm_up: Micros::ZERO,
+        until: None,
     }
 }
 
 /// A closed loop without times, whose users wait a little after a refusal.
-fn users(users: usize, until: Option<Micros>) -> Loop {
-    Loop::Closed { users, is_timed: false, until, refused_wait: Micros::new(1_000) }
+fn users(users: usize) -> Loop {
+    Loop::Closed { users, is_timed: false, refused_wait: Micros::new(1_000) }
+}
+
+/// When a request was due, in microseconds from the start.
+fn due(sample: &Sample) -> u64 {
+    sample.intended.since(Instant::ORIGIN).get()
 }
 
 async fn send(plan: Plan, workload: &str, pacing: Pacing) -> (Recorder, Arc<Progress>) {
@@ -208,7 +214,7 @@ async fn who_waits_behind_others_is_counted_from_when_it_was_due() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_of_a_closed_loop_wait_for_their_answers() {
     let endpoint = Endpoint::start(PROMPT).await;
-    let plan = plan(endpoint.target(), users(3, None));
+    let plan = plan(endpoint.target(), users(3));
     let (recorder, _) = send(plan, "unique:rate=1000000,question=20", so_many(30)).await;
     let told = summary(&recorder);
     assert_eq!((told.completed, told.peak_concurrency), (30, 3));
@@ -217,10 +223,9 @@ async fn users_of_a_closed_loop_wait_for_their_answers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_stop_at_their_time_and_a_warm_up_is_sent_and_not_counted() {
     let endpoint = Endpoint::start(PROMPT).await;
-    let mut plan = plan(endpoint.target(), users(2, Some(Micros::new(600_000))));
-    plan.warm_up = Micros::new(300_000);
+    let mut plan = plan(endpoint.target(), users(2));
+    (plan.until, plan.warm_up) = (Some(Micros::new(600_000)), Micros::new(300_000));
     let (recorder, progress) = send(plan, "unique:rate=1000000,question=20", so_many(10_000)).await;
-    let due = |sample: &Sample| sample.intended.since(Instant::ORIGIN).get();
     let counted = recorder.samples();
     assert!(counted.iter().all(|sample| (300_000..600_000).contains(&due(sample))));
     let sent = usize::try_from(progress.ended()).unwrap();
@@ -230,7 +235,7 @@ async fn users_stop_at_their_time_and_a_warm_up_is_sent_and_not_counted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_of_a_timed_loop_begin_no_earlier_than_the_workload_says() {
     let endpoint = Endpoint::start(PROMPT).await;
-    let pace = Loop::Closed { users: 8, is_timed: true, until: None, refused_wait: Micros::ZERO };
+    let pace = Loop::Closed { users: 8, is_timed: true, refused_wait: Micros::ZERO };
     let plan = plan(endpoint.target(), pace);
     let (recorder, _) = send(plan, "unique:rate=20,question=20", so_many(20)).await;
     let workload = Source::parse("unique:rate=20,question=20").unwrap().open(1).unwrap();
@@ -247,19 +252,48 @@ async fn users_of_a_timed_loop_begin_nothing_after_the_end() {
     let endpoint = Endpoint::start(PROMPT).await;
     // All are due within a tenth of a second or at once, or hours apart; each answer takes 60 ms.
     for (rate, at_once) in [("1000", false), ("1000", true), ("0.0001", false)] {
-        let pace = Loop::Closed {
-            users: 1,
-            is_timed: true,
-            until: Some(Micros::new(600_000)),
-            refused_wait: Micros::ZERO,
-        };
+        let pace = Loop::Closed { users: 1, is_timed: true, refused_wait: Micros::ZERO };
+        let mut plan = plan(endpoint.target(), pace);
+        plan.until = Some(Micros::new(600_000));
         let arrivals = if at_once { Arrivals::AtOnce } else { Arrivals::Own { speed: 1.0 } };
         let pacing = Pacing { arrivals, ..so_many(100) };
         let workload = format!("unique:rate={rate},question=20");
-        let (recorder, progress) = send(plan(endpoint.target(), pace), &workload, pacing).await;
-        let due = |sample: &Sample| sample.intended.since(Instant::ORIGIN).get();
+        let (recorder, progress) = send(plan, &workload, pacing).await;
         assert!(recorder.samples().iter().all(|sample| due(sample) < 600_000), "{workload}");
         assert!(progress.ended() < 100, "{workload}");
+    }
+}
+
+/// A recorded session of an agent: its first ten requests follow each other, the others come hours apart.
+fn agent() -> tempfile::NamedTempFile {
+    let request = |number: u32| {
+        let think = if number < 10 { 0 } else { 7_200 };
+        format!("{{\"in\":70,\"out\":4,\"hash_ids\":[{number}],\"think_time\":{think}}}")
+    };
+    let requests: Vec<String> = (0..40).map(request).collect();
+    let text = format!("{{\"block_size\":64,\"requests\":[{}]}}", requests.join(","));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_began_in_time_ask_nothing_after_the_end() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let trace = agent();
+    let recorded = format!("claude:{}", trace.path().display());
+    let generated = "chat:turns=100,spread=0,think=0,common=8,question=5,rate=1000000";
+    for pace in [Loop::Open, users(1)] {
+        // Each answer takes 60 ms: the tenth recorded request is due in time, the eleventh hours after the end.
+        for (workload, until) in [(recorded.as_str(), 30_000_000), (generated, 600_000)] {
+            let mut plan = plan(endpoint.target(), pace);
+            plan.until = Some(Micros::new(until));
+            let (recorder, _) = send(plan, workload, so_many(100)).await;
+            let told = summary(&recorder);
+            assert!((1..40).contains(&told.completed), "{pace:?} {workload}: {told:?}");
+            assert_eq!(told.unasked, 0, "{pace:?} {workload}");
+            assert!(recorder.samples().iter().all(|sample| due(sample) < until), "{workload}");
+        }
     }
 }
 

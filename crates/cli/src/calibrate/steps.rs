@@ -133,13 +133,13 @@ impl Endpoint {
             pace: Loop::Closed {
                 users: usize::try_from(users).unwrap_or(usize::MAX),
                 is_timed: false,
-                until: None,
                 refused_wait: Micros::ZERO,
             },
             concurrency_max: None,
             session_header: None,
             patience: PATIENCE,
             warm_up: Micros::ZERO,
+            until: None,
         };
         let progress = Arc::new(Progress::default());
         let recorder = overdraft_load::run(plan, sessions, Arc::clone(&progress))

@@ -179,19 +179,22 @@ impl<'a> Simulation<'a> {
 
     /// A user of a closed loop begins another session, if there is one, then or when the workload says.
     pub(super) fn admit_next(&mut self, at: Instant) -> Result<(), SimulateError> {
-        let until = self.scenario.until.map(|until| Instant::ORIGIN + until);
-        let is_over = |at: Instant| until.is_some_and(|until| until <= at);
-        if is_over(at) {
+        if self.is_over(at) {
             return Ok(());
         }
         if let Some(session) = self.sessions.next().transpose()? {
             let is_timed = matches!(self.scenario.pace, Pace::Timed(_));
             let at = if is_timed { at.max(session.at) } else { at };
-            if !is_over(at) {
+            if !self.is_over(at) {
                 self.admit(session, at);
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing new is asked any more then.
+    pub(super) fn is_over(&self, at: Instant) -> bool {
+        self.scenario.until.is_some_and(|until| Instant::ORIGIN + until <= at)
     }
 
     fn admit(&mut self, session: Session, at: Instant) {

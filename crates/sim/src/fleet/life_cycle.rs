@@ -424,8 +424,13 @@ impl Simulation<'_> {
         // Who got no answer does not go on talking.
         let is_answered = flight.fate == Fate::Completed;
         let following = visit.session.turns.get(visit.turn).filter(|_| is_answered);
-        if let Some(think) = following.map(|turn| turn.think) {
-            self.agenda.enter(self.now + think, Event::Due(visit_id));
+        if let Some(due) = following.map(|turn| self.now + turn.think) {
+            // What is left of a session then counts as little as sessions that would come later.
+            if self.is_over(due) {
+                self.visits.remove(visit_id);
+            } else {
+                self.agenda.enter(due, Event::Due(visit_id));
+            }
             return Ok(());
         }
         let visit = self.visits.remove(visit_id);

@@ -165,6 +165,22 @@ fn users_with_times_begin_nothing_after_the_end_either() {
 }
 
 #[test]
+fn sessions_that_began_in_time_ask_nothing_after_the_end() {
+    let mut scenario = scenario(1);
+    scenario.until = Some(Micros::new(60_000_000));
+    // Fifty turns with five seconds between them: each session takes more than four minutes.
+    let load = "chat:common=0,question=50,output=20,spread=0,turns=50,think=5,rate=100";
+    for (pace, fewest) in [(Pace::Open, 60), (Pace::Closed(2), 4), (Pace::Timed(2), 4)] {
+        scenario.pace = pace;
+        let told = run(&scenario, sessions(load, 1_000));
+        let samples = told.recorder.samples();
+        assert!(samples.iter().all(|sample| due(sample) < 60_000_000), "{pace:?}");
+        assert!(fewest < samples.len() && samples.len() < 500, "{pace:?}: {}", samples.len());
+        assert_eq!(told.recorder.unasked, 0, "{pace:?}");
+    }
+}
+
+#[test]
 fn a_warm_up_is_computed_and_not_counted_and_stages_are_told_apart() {
     let mut ladder = Ladder::parse("5,20:20s").unwrap();
     ladder.warm_up = Some(Rung::warm_up("10:20s").unwrap());

@@ -55,7 +55,7 @@ pub struct Scenario {
     pub pace: Pace,
     /// How long a user of a closed loop who got no answer waits before beginning again.
     pub refused_wait: Micros,
-    /// When users of a closed loop begin nothing new any more, where they ever stop.
+    /// When users begin no session and no session goes on to another turn any more, where the load ever ends.
     pub until: Option<Micros>,
     /// Requests that are due earlier than this are not counted.
     pub warm_up: Micros,
