@@ -37,13 +37,10 @@ struct Pair {
 impl Pair {
     /// A gate that gives every draft's answer, with windows of two tokens, changed by `adjust`.
     async fn start(targets: usize, adjust: impl FnOnce(&mut CascadeSettings)) -> Self {
-        let draft = Mock::start(&[SMALL]).await;
+        let draft = tokenizing(SMALL, TOKENS).await;
         let mut all = Vec::new();
         for _ in 0..targets {
-            all.push(Mock::start(&[MODEL]).await);
-        }
-        for mock in all.iter().chain([&draft]) {
-            mock.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
+            all.push(tokenizing(MODEL, TOKENS).await);
         }
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
         cascade.threshold = Some(Ratio::NONE);
@@ -74,6 +71,14 @@ impl Pair {
         self.chat(r#","stream":true"#).await
     }
 
+    /// A stream whose draft has filled its first window, of which the client has the beginning; the draft's call.
+    async fn begun(&mut self) -> (Client, Call) {
+        let mut client = self.streamed().await;
+        let call = begin_draft(&mut self.draft, &window()).await;
+        client.head().await;
+        (client, call)
+    }
+
     /// The next call to either of two targets, and which of them it is not.
     async fn either_target(&mut self) -> (Call, usize) {
         let [one, other] = self.targets.as_mut_slice() else { panic!("there are two") };
@@ -88,8 +93,38 @@ impl Pair {
     }
 }
 
+/// A worker of that model whose tokenizer says this of every prompt.
+pub(crate) async fn tokenizing(model: &str, tokens: &[u8]) -> Mock {
+    let mock = Mock::start(&[model]).await;
+    mock.behave(|manner| drop(manner.pages.insert("/tokenize", tokens.to_vec())));
+    mock
+}
+
 fn body(call: &Call) -> Value {
     serde_json::from_slice(&call.body).unwrap()
+}
+
+/// A draft begins its answer with these events.
+async fn begin_answer(call: &mut Call, events: &str) {
+    call.stream().await;
+    call.chunk(&(opening() + events)).await;
+}
+
+/// The next call to a draft's worker, whose answer has begun with these events.
+async fn begin_draft(draft: &mut Mock, events: &str) -> Call {
+    let mut call = draft.call().await;
+    begin_answer(&mut call, events).await;
+    call
+}
+
+/// A draft's worker answers the next call with these events, to the end.
+pub(crate) async fn give_draft(draft: &mut Mock, events: &str) {
+    begin_draft(draft, events).await.end().await;
+}
+
+/// The two tokens of a draft's first window.
+fn window() -> String {
+    said("a", 11) + &said("b", 12)
 }
 
 /// An event of a draft that is fairly sure of what it says.
@@ -101,7 +136,7 @@ pub(crate) fn said(text: &str, id: u32) -> String {
     format!("data: {chunk}\n\n")
 }
 
-pub(crate) fn opening() -> String {
+fn opening() -> String {
     let chunk = json!({"id": "d", "model": SMALL, "prompt_token_ids": [1, 2],
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]});
     format!("data: {chunk}\n\n")
@@ -123,6 +158,13 @@ fn more(text: &str, id: u32, finish: &str) -> String {
     let chunk = json!({"id": "t", "choices": [{"index": 0, "text": text, "token_ids": [id],
         "finish_reason": finish}]});
     format!("data: {chunk}\n\n")
+}
+
+/// A target goes on with one token, and ends the answer.
+async fn go_on(mut call: Call, text: &str, id: u32) {
+    call.stream().await;
+    call.chunk(&(more(text, id, "") + &more("", 9, "stop") + DONE)).await;
+    call.end().await;
 }
 
 /// A target's score: of each token whether it is the likeliest.
@@ -171,8 +213,7 @@ async fn an_accepted_answer_is_the_draft_s_in_the_target_s_name() {
     assert_eq!(asked["logprobs"], true);
     assert_eq!(asked["temperature"], 0.5);
     assert_eq!(asked["stream_options"], json!({"include_usage": true}));
-    call.stream().await;
-    call.chunk(&(opening() + &said("Hel", 11) + &said("lo", 12) + &ended(3))).await;
+    begin_answer(&mut call, &(said("Hel", 11) + &said("lo", 12) + &ended(3))).await;
     call.end().await;
     let (head, told) = client.whole().await;
     assert_eq!(head.status, 200, "{told}");
@@ -198,10 +239,7 @@ async fn what_is_refused_the_target_answers_as_if_nothing_had_been() {
     let request = chat(r#","max_tokens":64,"odd" : 0.30000000000000004"#);
     let mut client = pair.gateway.client().await;
     client.post(CHAT, &request).await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("no", 11) + &ended(2))).await;
-    call.end().await;
+    give_draft(&mut pair.draft, &(said("no", 11) + &ended(2))).await;
     let call = pair.target().await;
     assert_eq!(std::str::from_utf8(&call.body).unwrap(), request);
     call.answer(200, ANSWER).await;
@@ -215,9 +253,7 @@ async fn what_is_refused_the_target_answers_as_if_nothing_had_been() {
 async fn a_refused_stream_ends_the_draft_and_shows_nothing_of_it() {
     let mut pair = Pair::start(1, |it| it.threshold = Some(Ratio::WHOLE)).await;
     let mut client = pair.streamed().await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("no", 11) + &said("pe", 12))).await;
+    let call = begin_draft(&mut pair.draft, &(said("no", 11) + &said("pe", 12))).await;
     // Its first window is full, and it is told so.
     call.gone().await;
     let mut call = pair.target().await;
@@ -234,9 +270,7 @@ async fn a_refused_stream_ends_the_draft_and_shows_nothing_of_it() {
 async fn a_window_is_shown_when_it_is_full_and_stays() {
     let mut pair = Pair::start(1, |_| {}).await;
     let mut client = pair.chat(r#","stream":true,"stream_options":{"include_usage":true}"#).await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
+    let mut call = begin_draft(&mut pair.draft, &window()).await;
     let head = client.head().await;
     assert_eq!(head.header("x-overdraft-served-by"), Some("draft"));
     assert!(head.header("content-type").is_some_and(|it| it.starts_with("text/event-stream")));
@@ -261,10 +295,7 @@ async fn a_first_token_is_counted_of_drafts_that_are_streamed_alone() {
     let counted = r#"overdraft_time_to_first_token_seconds_count{model="m"}"#;
     for (more, requests) in [("", 1), (r#","stream":true"#, 2)] {
         let mut client = pair.chat(more).await;
-        let mut call = pair.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("a", 11) + &said("b", 12) + &ended(3))).await;
-        call.end().await;
+        give_draft(&mut pair.draft, &(window() + &ended(3))).await;
         if more.is_empty() {
             assert_eq!(client.whole().await.0.header("x-overdraft-served-by"), Some("draft"));
         } else {
@@ -282,9 +313,7 @@ async fn a_client_that_leaves_ends_the_draft_and_the_target() {
     let mut pair = Pair::start(1, |_| {}).await;
     for shown in [false, true] {
         let mut client = pair.streamed().await;
-        let mut call = pair.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("a", 11))).await;
+        let mut call = begin_draft(&mut pair.draft, &said("a", 11)).await;
         if shown {
             call.chunk(&said("b", 12)).await;
             client.head().await;
@@ -292,11 +321,7 @@ async fn a_client_that_leaves_ends_the_draft_and_the_target() {
         drop(client);
         call.gone().await;
     }
-    let mut client = pair.streamed().await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
-    client.head().await;
+    let (client, call) = pair.begun().await;
     call.reset();
     let mut call = pair.target().await;
     call.stream().await;
@@ -308,11 +333,7 @@ async fn a_client_that_leaves_ends_the_draft_and_the_target() {
 #[tokio::test]
 async fn a_draft_that_dies_after_it_was_shown_is_continued_by_its_tokens() {
     let mut pair = Pair::start(2, |_| {}).await;
-    let mut client = pair.streamed().await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
-    client.head().await;
+    let (mut client, mut call) = pair.begun().await;
     call.chunk(&said("never shown", 13)).await;
     call.reset();
     let (mut call, other) = pair.either_target().await;
@@ -324,12 +345,10 @@ async fn a_draft_that_dies_after_it_was_shown_is_continued_by_its_tokens() {
     call.chunk(&more("c", 21, "")).await;
     // That one dies as well, and the other goes on behind both.
     call.reset();
-    let mut call = pair.targets[other].call().await;
+    let call = pair.targets[other].call().await;
     assert_eq!(body(&call)["prompt"], json!([1, 2, 11, 12, 21]));
     assert_eq!(body(&call)["max_tokens"], 61);
-    call.stream().await;
-    call.chunk(&(more("d", 22, "") + &more("", 9, "stop") + DONE)).await;
-    call.end().await;
+    go_on(call, "d", 22).await;
     let (rest, end) = client.rest().await;
     assert_eq!((text(&rest).as_str(), end), ("abcd", End::Clean));
     assert!(rest.contains(": overdraft served-by=draft,target draft-tokens=2\n"), "{rest}");
@@ -341,9 +360,7 @@ async fn a_continued_answer_is_whole_though_its_connection_breaks_behind_the_fin
     for counts in ["", r#","stream_options":{"include_usage":true}"#] {
         let mut pair = Pair::start(1, |_| {}).await;
         let mut client = pair.chat(&format!(r#","stream":true{counts}"#)).await;
-        let mut call = pair.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
+        let call = begin_draft(&mut pair.draft, &window()).await;
         client.head().await;
         call.reset();
         let mut call = pair.target().await;
@@ -365,11 +382,7 @@ async fn a_continued_answer_is_whole_though_its_connection_breaks_behind_the_fin
 #[tokio::test]
 async fn where_nobody_can_go_on_the_answer_breaks_off_with_an_error() {
     let mut pair = Pair::start(1, |_| {}).await;
-    let mut client = pair.streamed().await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
-    client.head().await;
+    let (mut client, call) = pair.begun().await;
     pair.targets.remove(0).stop().await;
     call.reset();
     let (rest, end) = client.rest().await;
@@ -385,8 +398,7 @@ async fn a_draft_pool_that_is_down_costs_nothing_but_the_draft() {
         let mut client = pair.chat("").await;
         let mut call = pair.draft.call().await;
         if broken {
-            call.stream().await;
-            call.chunk(&(opening() + &said("a", 11))).await;
+            begin_answer(&mut call, &said("a", 11)).await;
             call.reset();
         } else {
             call.answer(500, "{}").await;
@@ -410,10 +422,7 @@ async fn a_target_pool_that_is_down_leaves_accepted_drafts_and_clean_errors() {
     let mut pair = Pair::start(1, |_| {}).await;
     pair.targets.remove(0).stop().await;
     let mut client = pair.chat("").await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("fine", 11) + &ended(2))).await;
-    call.end().await;
+    give_draft(&mut pair.draft, &(said("fine", 11) + &ended(2))).await;
     let (head, told) = client.whole().await;
     assert_eq!((head.status, head.header("x-overdraft-served-by")), (200, Some("draft")));
     assert!(told.contains(r#""content":"fine""#), "{told}");
@@ -426,9 +435,7 @@ async fn a_target_pool_that_is_down_leaves_accepted_drafts_and_clean_errors() {
 async fn a_verified_answer_goes_on_where_the_target_differs() {
     let mut pair = Pair::start(1, |it| it.mode = Mode::Verify).await;
     let mut client = pair.chat(r#","stream":true,"temperature":0"#).await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
+    let mut call = begin_draft(&mut pair.draft, &window()).await;
     let asked = pair.target().await;
     let scored = body(&asked);
     assert_eq!(scored["prompt"], json!([1, 2, 11, 12]));
@@ -445,11 +452,9 @@ async fn a_verified_answer_goes_on_where_the_target_differs() {
     asked.answer(200, &score(&both, false)).await;
     // What it said beyond is nobody's.
     call.gone().await;
-    let mut asked = pair.target().await;
+    let asked = pair.target().await;
     assert_eq!(body(&asked)["prompt"], json!([1, 2, 11, 12, 13]));
-    asked.stream().await;
-    asked.chunk(&(more("d", 77, "") + &more("", 9, "stop") + DONE)).await;
-    asked.end().await;
+    go_on(asked, "d", 77).await;
     let (rest, end) = client.rest().await;
     assert_eq!((text(&rest).as_str(), end), ("cd", End::Clean));
     pair.until(r#"overdraft_cascade_accepted_prefix_tokens_sum{cascade="m"} 3"#).await;
@@ -463,10 +468,9 @@ async fn a_verified_answer_goes_on_where_the_target_differs() {
 #[tokio::test]
 async fn a8_a_draft_that_makes_other_tokens_is_not_asked_unless_that_is_wanted() {
     for any_tokenizers in [false, true] {
-        let (mut draft, mut target) = (Mock::start(&[SMALL]).await, Mock::start(&[MODEL]).await);
         let others = br#"{"count":2,"max_model_len":512,"tokens":[3,4]}"#;
-        draft.behave(|manner| drop(manner.pages.insert("/tokenize", others.to_vec())));
-        target.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
+        let mut draft = tokenizing(SMALL, others).await;
+        let mut target = tokenizing(MODEL, TOKENS).await;
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
         (cascade.threshold, cascade.any_tokenizers) = (Some(Ratio::NONE), any_tokenizers);
         cascade.shadow.start = Ratio::NONE;
@@ -477,10 +481,7 @@ async fn a8_a_draft_that_makes_other_tokens_is_not_asked_unless_that_is_wanted()
         told(&gateway, r#"overdraft_cascade_parity{cascade="m",state="different"} 1"#).await;
         let mut client = gateway.chat("").await;
         if any_tokenizers {
-            let mut call = draft.call().await;
-            call.stream().await;
-            call.chunk(&(opening() + &said("Hel", 3) + &said("lo", 4) + &ended(3))).await;
-            call.end().await;
+            give_draft(&mut draft, &(said("Hel", 3) + &said("lo", 4) + &ended(3))).await;
         } else {
             target.call().await.answer(200, ANSWER).await;
             let line = r#"overdraft_cascade_excluded_total{cascade="m",reason="tokenizers"} 1"#;
@@ -494,10 +495,7 @@ async fn a8_a_draft_that_makes_other_tokens_is_not_asked_unless_that_is_wanted()
 async fn a_whole_draft_that_the_target_would_have_said_is_the_answer() {
     let mut pair = Pair::start(2, |it| it.mode = Mode::Verify).await;
     let mut client = pair.chat(r#","temperature":0"#).await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("a", 11) + &said("b", 12) + &ended(3))).await;
-    call.end().await;
+    give_draft(&mut pair.draft, &(window() + &ended(3))).await;
     // The first verifier fails; the other is asked.
     let (call, other) = pair.either_target().await;
     call.answer(500, "{}").await;
@@ -515,10 +513,7 @@ async fn a_whole_draft_that_the_target_would_have_said_is_the_answer() {
 async fn without_a_verifier_the_target_is_asked_as_ever() {
     let mut pair = Pair::start(1, |it| it.mode = Mode::Verify).await;
     let mut client = pair.chat(r#","temperature":0"#).await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("a", 11) + &ended(2))).await;
-    call.end().await;
+    give_draft(&mut pair.draft, &(said("a", 11) + &ended(2))).await;
     pair.target().await.answer(400, r#"{"error":{"message":"no prompt_logprobs here"}}"#).await;
     pair.target().await.answer(200, ANSWER).await;
     let (head, told) = client.whole().await;
@@ -578,11 +573,9 @@ async fn an_answer_that_breaks_its_schema_is_not_given() {
     for (text, is_json) in [("{1", false), (r#"{\"a\":1}"#, true)] {
         let format = r#","stream":true,"response_format":{"type":"json_object"}"#;
         let mut client = pair.chat(format).await;
-        let mut call = pair.draft.call().await;
-        call.stream().await;
         let text = text.replace('\\', "");
-        call.chunk(&(opening() + &said(&text[..1], 11) + &said(&text[1..], 12) + &ended(3))).await;
-        call.end().await;
+        let events = said(&text[..1], 11) + &said(&text[1..], 12) + &ended(3);
+        give_draft(&mut pair.draft, &events).await;
         if is_json {
             assert_eq!(client.head().await.header("x-overdraft-served-by"), Some("draft"));
             assert_eq!(self::text(&client.rest().await.0), text);

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, NEVER, SOON, chat, in_time};
+use crate::keys::bearer;
 use crate::mock::Mock;
 use crate::tls::{Authority, terminate};
 
@@ -123,10 +124,6 @@ impl Signer {
 fn listed(keys: &[&Signer]) -> String {
     let keys: Vec<Value> = keys.iter().map(|key| key.listed()).collect();
     json!({ "keys": keys }).to_string()
-}
-
-fn bearer(token: &str) -> String {
-    format!("authorization: Bearer {token}\r\n")
 }
 
 /// Believes tokens by keys at `place`, which are fetched once unless `adjust` says otherwise.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use overdraft_core::admit::Priority;
-use overdraft_gateway::{Budget, KeyDigest, KeySettings};
+use overdraft_gateway::{Budget, GatewaySettings, KeyDigest, KeySettings};
 
 use crate::client::{Client, Head};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, finish, in_time, token};
-use crate::mock::Mock;
+use crate::mock::{Call, Mock};
 
 const ACME: &str = "sk-acme-0123456789";
 const BATCH: &str = "sk-batch-0123456789";
@@ -41,8 +41,45 @@ fn head_is_error(body: &serde_json::Value) -> bool {
     body["error"].is_object()
 }
 
-fn bearer(key: &str) -> String {
+pub(crate) fn bearer(key: &str) -> String {
     format!("authorization: Bearer {key}\r\n")
+}
+
+/// A gateway that asks for [`keys`], before one worker.
+async fn guarded(adjust: impl FnOnce(&mut GatewaySettings)) -> (Gateway, Mock) {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.keys = keys();
+        adjust(settings);
+    })
+    .await;
+    (gateway, mock)
+}
+
+/// A stream that a key has begun, of which the client has the first token.
+pub(crate) struct Streaming {
+    client: Client,
+    call: Call,
+}
+
+impl Streaming {
+    pub(crate) async fn begin(gateway: &Gateway, mock: &mut Mock, key: &str) -> Self {
+        let mut client = gateway.client().await;
+        client.post_with(CHAT, &bearer(key), &chat(r#","stream":true"#)).await;
+        let mut call = mock.call().await;
+        call.stream().await;
+        call.chunk(&token("one")).await;
+        assert_eq!(client.head().await.status, 200);
+        Self { client, call }
+    }
+
+    /// The worker ends the answer, and the client gets all of it.
+    pub(crate) async fn goes_on(mut self) {
+        self.call.chunk(&format!("{}{DONE}", finish("stop"))).await;
+        self.call.end().await;
+        let (text, _) = self.client.rest().await;
+        assert!(text.ends_with(DONE), "{text}");
+    }
 }
 
 /// Waits until the metrics say so.
@@ -59,8 +96,7 @@ pub(crate) async fn until_metrics(gateway: &Gateway, line: &str) {
 // Faults: 75
 #[tokio::test]
 async fn with_keys_only_those_who_have_one_are_served() {
-    let mut mock = Mock::start(&[MODEL]).await;
-    let gateway = Gateway::start_with(&[&mock], |settings| settings.keys = keys()).await;
+    let (gateway, mut mock) = guarded(|_| {}).await;
     let mut client = gateway.client().await;
     let cases = [
         ("", 401, "invalid_api_key"),
@@ -91,9 +127,7 @@ async fn with_keys_only_those_who_have_one_are_served() {
 // Faults: 75
 #[tokio::test]
 async fn a_key_that_has_expired_is_refused_with_the_date_and_without_the_key() {
-    let mut mock = Mock::start(&[MODEL]).await;
-    let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.keys = keys();
+    let (gateway, mut mock) = guarded(|settings| {
         settings.keys[0].expires = Some("2001-09-09T01:46:40Z".parse().unwrap());
         settings.keys[1].expires = Some("2201-09-09T01:46:40Z".parse().unwrap());
         settings.keys[1].models = None;
@@ -115,14 +149,8 @@ async fn a_key_that_has_expired_is_refused_with_the_date_and_without_the_key() {
 // Faults: 75
 #[tokio::test]
 async fn a_revoked_key_is_refused_and_what_it_began_goes_on() {
-    let mut mock = Mock::start(&[MODEL]).await;
-    let gateway = Gateway::start_with(&[&mock], |settings| settings.keys = keys()).await;
-    let mut streaming = gateway.client().await;
-    streaming.post_with(CHAT, &bearer(ACME), &chat(r#","stream":true"#)).await;
-    let mut call = mock.call().await;
-    call.stream().await;
-    call.chunk(&token("one")).await;
-    assert_eq!(streaming.head().await.status, 200);
+    let (gateway, mut mock) = guarded(|_| {}).await;
+    let streaming = Streaming::begin(&gateway, &mut mock, ACME).await;
     let mut settings = gateway.settings();
     settings.keys.remove(0);
     gateway.change(settings);
@@ -136,10 +164,7 @@ async fn a_revoked_key_is_refused_and_what_it_began_goes_on() {
         }
     };
     in_time(revoked).await;
-    call.chunk(&format!("{}{DONE}", finish("stop"))).await;
-    call.end().await;
-    let (text, _) = streaming.rest().await;
-    assert!(text.ends_with(DONE), "{text}");
+    streaming.goes_on().await;
 }
 
 #[tokio::test]
@@ -247,9 +272,7 @@ async fn a_priority_that_does_not_exist_names_those_that_do() {
 
 #[tokio::test]
 async fn a_key_that_has_spent_its_requests_is_told_when_it_has_more() {
-    let mut mock = Mock::start(&[MODEL]).await;
-    let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.keys = keys();
+    let (gateway, mut mock) = guarded(|settings| {
         settings.keys[0].budget =
             Budget { requests_per_minute: NonZeroU32::new(2), tokens_per_minute: None };
     })
@@ -288,9 +311,7 @@ async fn a_key_that_has_spent_its_requests_is_told_when_it_has_more() {
 
 #[tokio::test]
 async fn tokens_are_charged_by_what_the_worker_counted() {
-    let mut mock = Mock::start(&[MODEL]).await;
-    let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.keys = keys();
+    let (gateway, mut mock) = guarded(|settings| {
         settings.keys[0].budget =
             Budget { requests_per_minute: None, tokens_per_minute: NonZeroU32::new(1_000) };
     })

@@ -17,6 +17,7 @@ mod name_server;
 #[path = "../../../../tests/redis/server.rs"]
 #[expect(dead_code, reason = "the store's own tests use the rest")]
 mod redis;
+mod worker_file;
 
 mod admin_listener;
 mod admission;

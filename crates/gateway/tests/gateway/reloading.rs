@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::rdata::A;
 use hickory_resolver::proto::rr::{RData, RecordType};
-use overdraft_gateway::{DnsSettings, FileSettings, Source, Token, WarmUp, WorkerSettings};
+use overdraft_gateway::{DnsSettings, Source, Token, WarmUp, WorkerSettings};
 
 use crate::client::End;
-use crate::harness::{ANSWER, DONE, Gateway, MODEL, SOON, finish, in_time, token};
+use crate::harness::{ANSWER, DONE, Gateway, MODEL, finish, in_time, token};
 use crate::mock::Mock;
 use crate::name_server::{Reply, Server};
-use crate::routing::{until, workers};
+use crate::routing::{until, until_only, workers};
+use crate::worker_file::WorkerFile;
 
 /// Asks once and is answered; the credentials that the worker was shown.
 async fn asked(gateway: &Gateway, mock: &mut Mock) -> Option<String> {
@@ -116,41 +117,25 @@ async fn a_source_whose_settings_change_keeps_its_workers_until_it_has_spoken() 
     settings.discovery.clear();
     settings.workers = vec![WorkerSettings::new(other.url())];
     gateway.change(settings);
-    let only = other.address.to_string();
-    until(&gateway, |list| {
-        let all = list["workers"].as_array().unwrap();
-        all.len() == 1 && all[0]["name"] == only
-    })
-    .await;
+    until_only(&gateway, &other).await;
 }
 
 #[tokio::test]
 async fn a_drain_ends_with_the_worker_that_was_told_it() {
     let mut mock = Mock::start(&[MODEL]).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("workers");
-    let write = |text: &str| {
-        let next = folder.path().join("next");
-        std::fs::write(&next, text).unwrap();
-        std::fs::rename(&next, &path).unwrap();
-    };
-    write(&format!("{} name=pod-1\n", mock.url()));
-    let gateway = Gateway::start_unready(&[], |settings| {
-        let mut file = FileSettings::new(path.clone());
-        file.interval = SOON;
-        settings.discovery = vec![Source::File(file)];
-    })
-    .await;
+    let file = WorkerFile::new(&format!("{} name=pod-1\n", mock.url()));
+    let gateway =
+        Gateway::start_unready(&[], |settings| settings.discovery = vec![file.source()]).await;
     gateway.until_up(1).await;
     let mut client = gateway.client().await;
     client.post("/admin/workers/pod-1/drain", "").await;
     assert!(client.whole().await.1.contains("\"draining\":true"));
-    write(&format!("{} name=pod-1 pool=draft\n", mock.url()));
+    file.write(&format!("{} name=pod-1 pool=draft\n", mock.url()));
     let list = until(&gateway, |list| list["workers"][0]["pool"] == "draft").await;
     assert_eq!(list["workers"][0]["draining"], true, "it is the same worker");
-    write("[]");
+    file.write("[]");
     until(&gateway, |list| list["workers"].as_array().unwrap().is_empty()).await;
-    write(&format!("{} name=pod-2\n", mock.url()));
+    file.write(&format!("{} name=pod-2\n", mock.url()));
     let list = until(&gateway, |list| list["workers"][0]["name"] == "pod-2").await;
     assert_eq!(list["workers"][0]["draining"], false, "nobody has told this one to drain");
     gateway.until_up(1).await;
@@ -174,12 +159,7 @@ async fn the_last_answer_of_a_worker_that_has_left_brings_no_series_of_it_back()
             let mut settings = gateway.settings();
             settings.workers = vec![WorkerSettings::new(other.url())];
             gateway.change(settings);
-            let only = other.address.to_string();
-            until(&gateway, |list| {
-                let all = list["workers"].as_array().unwrap();
-                all.len() == 1 && all[0]["name"] == only
-            })
-            .await;
+            until_only(&gateway, &other).await;
         }
         call.chunk(&events).await;
         call.end().await;

@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::harness::{CHAT, DONE, Gateway, MODEL, chat, finish, in_time, token};
-use crate::keys::until_metrics;
+use crate::harness::{Gateway, MODEL, in_time};
+use crate::keys::{Streaming, until_metrics};
 use crate::mock::Mock;
 use crate::redis::Redis;
 use crate::sharing::place;
@@ -67,13 +67,7 @@ async fn a_key_that_is_revoked_over_the_store_is_refused_by_all_within_two_secon
     let mut mock = Mock::start(&[MODEL]).await;
     let gateways = [gateway(&mock, &redis).await, gateway(&mock, &redis).await];
     until_metrics(&gateways[0], "overdraft_store_gateways 2").await;
-    let mut streaming = gateways[1].client().await;
-    let header = format!("authorization: Bearer {ACME}\r\n");
-    streaming.post_with(CHAT, &header, &chat(r#","stream":true"#)).await;
-    let mut call = mock.call().await;
-    call.stream().await;
-    call.chunk(&token("one")).await;
-    assert_eq!(streaming.head().await.status, 200);
+    let streaming = Streaming::begin(&gateways[1], &mut mock, ACME).await;
     assert_eq!(store(&redis).revoke(&[revocation(ACME)]).await, Ok(0));
     let begun = Instant::now();
     for gateway in &gateways {
@@ -85,10 +79,7 @@ async fn a_key_that_is_revoked_over_the_store_is_refused_by_all_within_two_secon
     assert!(body.contains("was revoked") && body.contains("invalid_api_key"), "{body}");
     assert_eq!(asked(&gateways[1], BOLT).await.0, 200, "another key is not touched");
     // What it began goes on.
-    call.chunk(&format!("{}{DONE}", finish("stop"))).await;
-    call.end().await;
-    let (text, _) = streaming.rest().await;
-    assert!(text.ends_with(DONE), "{text}");
+    streaming.goes_on().await;
     // Without the store it is refused as before.
     redis.kill();
     until_metrics(&gateways[0], "overdraft_store_degraded 1").await;

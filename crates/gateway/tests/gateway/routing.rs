@@ -64,6 +64,16 @@ pub(crate) async fn until(gateway: &Gateway, holds: impl Fn(&Value) -> bool) -> 
     .await
 }
 
+/// Waits until that worker is the only one.
+pub(crate) async fn until_only(gateway: &Gateway, mock: &Mock) {
+    let name = mock.address.to_string();
+    until(gateway, |list| {
+        let all = list["workers"].as_array().unwrap();
+        all.len() == 1 && all[0]["name"] == name
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_prompt_goes_where_its_prefix_is_and_says_so() {
     let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];

@@ -111,11 +111,8 @@ async fn an_answer_of_a_model_that_stands_in_costs_what_that_one_does_in_a_compa
 
 #[tokio::test]
 async fn a_cascade_can_be_on_trial_and_its_losses_count() {
-    use crate::cascade::{SMALL, TOKENS, ended, opening, said};
-    let (target, mut draft) = (Mock::start(&[MODEL]).await, Mock::start(&[SMALL]).await);
-    for mock in [&target, &draft] {
-        mock.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
-    }
+    use crate::cascade::{SMALL, TOKENS, ended, give_draft, said, tokenizing};
+    let (target, mut draft) = (tokenizing(MODEL, TOKENS).await, tokenizing(SMALL, TOKENS).await);
     let cascade = |threshold| {
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
         cascade.threshold = Some(threshold);
@@ -138,10 +135,7 @@ async fn a_cascade_can_be_on_trial_and_its_losses_count() {
     for _ in 0..120 {
         let asked = chat(r#","max_tokens":64"#).replace(r#""m""#, r#""careful""#);
         client.post(CHAT, &asked).await;
-        let mut call = draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("hello", 11) + &ended(2))).await;
-        call.end().await;
+        give_draft(&mut draft, &(said("hello", 11) + &ended(2))).await;
         let (head, _) = client.whole().await;
         let by = head.header("x-overdraft-served-by").unwrap();
         served[usize::from(by == "draft")] += 1;

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use overdraft_gateway::{
-    CascadeSettings, DnsSettings, FileSettings, GatewaySettings, ModelSettings, Pool,
-    ScrapeFailure, Source, WebPlace, WebhookSettings, WorkerSettings,
+    CascadeSettings, DnsSettings, GatewaySettings, ModelSettings, Pool, ScrapeFailure, Source,
+    WebPlace, WebhookSettings, WorkerSettings,
 };
 
 use super::{named, one_at_a_time, queued, saying, waiting};
@@ -13,6 +13,7 @@ use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, NEVER, SOON, chat, fini
 use crate::keys::until_metrics;
 use crate::mock::Mock;
 use crate::routing::{page, until};
+use crate::worker_file::WorkerFile;
 
 /// A gateway before a worker that is not up, which holds the requests for it.
 async fn holding(mock: &Mock, adjust: impl FnOnce(&mut GatewaySettings)) -> Gateway {
@@ -112,17 +113,10 @@ async fn who_is_held_for_the_draft_of_a_cascade_wakes_the_drafts_where_nobody_sa
 #[tokio::test]
 async fn who_is_held_wakes_the_pool_in_which_its_model_was_before() {
     let mock = Mock::start(&["small"]).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("workers");
-    std::fs::write(&path, format!("{} pool=draft\n", mock.url())).unwrap();
-    let gateway = empty(|settings| {
-        let mut file = FileSettings::new(path.clone());
-        file.interval = SOON;
-        settings.discovery = vec![Source::File(file)];
-    })
-    .await;
+    let file = WorkerFile::new(&format!("{} pool=draft\n", mock.url()));
+    let gateway = empty(|settings| settings.discovery = vec![file.source()]).await;
     gateway.until_up(1).await;
-    std::fs::write(&path, "[]").unwrap();
+    file.write("[]");
     until(&gateway, |list| list["workers"].as_array().unwrap().is_empty()).await;
     let _one = queued(&gateway, "", SMALL, ("default", 1)).await;
     wakes(&gateway, 0, 1).await;

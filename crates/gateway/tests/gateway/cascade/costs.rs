@@ -5,7 +5,7 @@ use overdraft_gateway::CascadeSettings;
 use overdraft_units::Ratio;
 use serde_json::Value;
 
-use super::{Pair, ended, more, opening, said, text};
+use super::{Pair, ended, give_draft, more, opening, said, text};
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, in_time};
 use crate::mock::Call;
@@ -25,10 +25,7 @@ async fn a_refused_draft_is_in_the_cost_of_a_whole_answer_wherever_that_is_told(
     })
     .await;
     let mut client = pair.chat("").await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("no", 11) + &ended(2))).await;
-    call.end().await;
+    give_draft(&mut pair.draft, &(said("no", 11) + &ended(2))).await;
     pair.target().await.answer(200, ANSWER).await;
     assert_eq!(client.whole().await.1, ANSWER);
     // Four tokens each; the target's are ten times as dear.

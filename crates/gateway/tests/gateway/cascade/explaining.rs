@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Pair, ended, opening, said};
+use super::{Pair, ended, give_draft, said};
 use crate::harness::{CHAT, chat};
 
 /// What `/admin/explain` says of a request with these header lines.
@@ -38,10 +38,7 @@ async fn an_answer_of_the_draft_tells_why_it_went_to_the_draft() {
     let mut client = pair.gateway.client().await;
     let body = chat(r#","max_tokens":64"#);
     client.post_with(CHAT, "x-overdraft-explain: 1\r\n", &body).await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("Hel", 11) + &said("lo", 12) + &ended(3))).await;
-    call.end().await;
+    give_draft(&mut pair.draft, &(said("Hel", 11) + &said("lo", 12) + &ended(3))).await;
     let (head, _) = client.whole().await;
     assert_eq!(head.header("x-overdraft-served-by"), Some("draft"));
     let told = head.header("x-overdraft-explain").expect("it was asked for");

@@ -6,7 +6,7 @@ use overdraft_gateway::Labels;
 use overdraft_units::Ratio;
 use serde_json::{Value, json};
 
-use super::{Pair, body, ended, opening, said};
+use super::{Pair, body, ended, give_draft, said};
 use crate::harness::{ANSWER, MODEL};
 
 /// A pair of which every answer is compared, and judged where they differ.
@@ -27,10 +27,7 @@ impl Pair {
         let mut client = self.chat("").await;
         self.target().await.answer(200, ANSWER).await;
         assert_eq!(client.whole().await.1, ANSWER);
-        let mut call = self.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said(drafted, 11) + &ended(2))).await;
-        call.end().await;
+        give_draft(&mut self.draft, &(said(drafted, 11) + &ended(2))).await;
     }
 }
 

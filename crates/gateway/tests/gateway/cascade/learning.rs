@@ -5,7 +5,7 @@ use overdraft_gateway::CascadeSettings;
 use overdraft_units::Ratio;
 use serde_json::json;
 
-use super::{Pair, SMALL, TOKENS, body, ended, opening, said, text};
+use super::{Pair, SMALL, TOKENS, body, ended, give_draft, said, text, tokenizing};
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
 use crate::keys::until_metrics;
 use crate::mock::Mock;
@@ -24,10 +24,7 @@ async fn a_shadow_is_compared_behind_the_client_s_back() {
         let (head, told) = client.whole().await;
         assert_eq!(told, ANSWER);
         assert_eq!(head.header("x-overdraft-served-by"), Some("target"));
-        let mut call = pair.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said(text, 11) + &ended(2))).await;
-        call.end().await;
+        give_draft(&mut pair.draft, &(said(text, 11) + &ended(2))).await;
         let line = format!(r#"overdraft_cascade_shadows_total{{cascade="m",result="{label}"}} 1"#);
         pair.until(&line).await;
     }
@@ -42,10 +39,7 @@ async fn an_accepted_answer_is_compared_with_what_the_target_would_have_said() {
     })
     .await;
     let mut client = pair.streamed().await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("hel", 11) + &said("lo", 12) + &ended(3))).await;
-    call.end().await;
+    give_draft(&mut pair.draft, &(said("hel", 11) + &said("lo", 12) + &ended(3))).await;
     assert_eq!(text(&client.rest_after_head().await), "hello");
     let asked = pair.target().await;
     assert_eq!((&body(&asked)["stream"], &body(&asked)["model"]), (&json!(false), &json!(MODEL)));
@@ -55,10 +49,8 @@ async fn an_accepted_answer_is_compared_with_what_the_target_would_have_said() {
 
 #[tokio::test]
 async fn models_that_make_other_tokens_are_never_mixed() {
-    let draft = Mock::start(&[SMALL]).await;
-    let mut target = Mock::start(&[MODEL]).await;
-    draft.behave(|manner| drop(manner.pages.insert("/tokenize", br#"{"tokens":[3]}"#.to_vec())));
-    target.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
+    let draft = tokenizing(SMALL, br#"{"tokens":[3]}"#).await;
+    let mut target = tokenizing(MODEL, TOKENS).await;
     let mut cascade = CascadeSettings::new(SMALL, MODEL);
     (cascade.mode, cascade.threshold) = (Mode::Verify, Some(Ratio::NONE));
     let gateway = Gateway::start_with(&[&target, &draft], |settings| {
@@ -78,17 +70,33 @@ async fn models_that_make_other_tokens_are_never_mixed() {
     assert_eq!(client.whole().await.1, ANSWER);
 }
 
+/// Workers of the target and of the draft, with one tokenizer.
+async fn alike() -> (Mock, Mock) {
+    (tokenizing(MODEL, TOKENS).await, tokenizing(SMALL, TOKENS).await)
+}
+
+/// A cascade that compares every answer of the target with the draft's.
+fn shadow() -> CascadeSettings {
+    let mut cascade = CascadeSettings::new(SMALL, MODEL);
+    cascade.mode = Mode::Shadow;
+    (cascade.shadow.start, cascade.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
+    cascade
+}
+
+/// A request that the target answers, and the draft with the same words behind it.
+async fn compared(gateway: &Gateway, target: &mut Mock, draft: &mut Mock) {
+    let mut client = gateway.chat(r#","max_tokens":64"#).await;
+    target.call().await.answer(200, ANSWER).await;
+    client.whole().await;
+    give_draft(draft, &(said("Hello", 11) + &ended(2))).await;
+}
+
 #[tokio::test]
 async fn what_was_learnt_outlives_the_gateway() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("cascades.json");
-    let (mut target, mut draft) = (Mock::start(&[MODEL]).await, Mock::start(&[SMALL]).await);
-    for mock in [&target, &draft] {
-        mock.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
-    }
-    let mut cascade = CascadeSettings::new(SMALL, MODEL);
-    cascade.mode = Mode::Shadow;
-    (cascade.shadow.start, cascade.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
+    let (mut target, mut draft) = alike().await;
+    let cascade = shadow();
     for life in 1..3 {
         let mut gateway = Gateway::start_with(&[&target, &draft], |settings| {
             settings.cascades.insert(MODEL.to_owned(), cascade.clone());
@@ -97,15 +105,8 @@ async fn what_was_learnt_outlives_the_gateway() {
         .await;
         let labels = |labels: u32| format!(r#"overdraft_cascade_labels{{cascade="m"}} {labels}"#);
         until_metrics(&gateway, &labels(life - 1)).await;
-        let mut client = gateway.chat(r#","max_tokens":64"#).await;
-        target.call().await.answer(200, ANSWER).await;
-        client.whole().await;
-        let mut call = draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("Hello", 11) + &ended(2))).await;
-        call.end().await;
+        compared(&gateway, &mut target, &mut draft).await;
         until_metrics(&gateway, &labels(life)).await;
-        drop(client);
         gateway.stop();
         gateway.stopped().await;
     }
@@ -120,13 +121,10 @@ async fn what_was_learnt_outlives_the_gateway() {
     assert!(page.contains(r#"overdraft_cascade_labels{cascade="m"} 0"#), "{page}");
 }
 
-/// A shadow of `draft` before `target` that compares every answer, kept in that Redis.
+/// A shadow of `draft` before `target`, kept in that Redis.
 async fn sharing(url: &str, target: &Mock, draft: &Mock) -> Gateway {
-    let mut cascade = CascadeSettings::new(SMALL, MODEL);
-    cascade.mode = Mode::Shadow;
-    (cascade.shadow.start, cascade.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
     Gateway::start_with(&[target, draft], |settings| {
-        settings.cascades.insert(MODEL.to_owned(), cascade);
+        settings.cascades.insert(MODEL.to_owned(), shadow());
         crate::sharing::place(settings, url);
     })
     .await
@@ -135,26 +133,17 @@ async fn sharing(url: &str, target: &Mock, draft: &Mock) -> Gateway {
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_learn_from_each_other_and_none_writes_over_another() {
     let redis = Redis::start(&[]);
-    let (mut target, mut draft) = (Mock::start(&[MODEL]).await, Mock::start(&[SMALL]).await);
-    for mock in [&target, &draft] {
-        mock.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
-    }
+    let (mut target, mut draft) = alike().await;
     let mut one = sharing(&redis.url(), &target, &draft).await;
     let mut other = sharing(&redis.url(), &target, &draft).await;
     let labels = |labels: u32| format!(r#"overdraft_cascade_labels{{cascade="m"}} {labels}"#);
     for (count, gateway) in [&one, &one, &other].into_iter().enumerate() {
-        let mut client = gateway.chat(r#","max_tokens":64"#).await;
-        target.call().await.answer(200, ANSWER).await;
-        client.whole().await;
-        let mut call = draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("Hello", 11) + &ended(2))).await;
-        call.end().await;
-        let compared = format!(
+        compared(gateway, &mut target, &mut draft).await;
+        let line = format!(
             r#"overdraft_cascade_shadows_total{{cascade="m",result="as_good"}} {}"#,
             if count < 2 { count + 1 } else { 1 }
         );
-        until_metrics(gateway, &compared).await;
+        until_metrics(gateway, &line).await;
     }
     until_metrics(&one, &labels(3)).await;
     until_metrics(&other, &labels(3)).await;

@@ -4,7 +4,7 @@ use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
 use overdraft_units::{Ratio, Tokens};
 
-use super::{Pair, body, ended, opening, said};
+use super::{Pair, begin_answer, body, ended, give_draft, said};
 use crate::harness::ANSWER;
 
 /// Long enough for a worker to be known by it.
@@ -56,8 +56,7 @@ async fn a_refused_draft_leaves_the_prompt_read_where_the_target_then_answers() 
     assert_eq!(asked["messages"][0]["content"], long());
     let cold = r#"{"id":"p","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"length"}],"usage":{"prompt_tokens":2600,"completion_tokens":1,"total_tokens":2601}}"#;
     call.answer(200, cold).await;
-    draft.stream().await;
-    draft.chunk(&(opening() + &said("no", 11) + &ended(2))).await;
+    begin_answer(&mut draft, &(said("no", 11) + &ended(2))).await;
     draft.end().await;
     // The same of the two targets, which has read it.
     pair.targets[1 - other].call().await.answer(200, WARM).await;
@@ -77,8 +76,7 @@ async fn an_accepted_draft_ends_what_the_target_was_reading() {
     let mut client = pair.long().await;
     let mut draft = pair.draft.call().await;
     let reading = pair.target().await;
-    draft.stream().await;
-    draft.chunk(&(opening() + &said("yes", 11) + &ended(2))).await;
+    begin_answer(&mut draft, &(said("yes", 11) + &ended(2))).await;
     draft.end().await;
     assert_eq!(client.whole().await.0.header("x-overdraft-served-by"), Some("draft"));
     reading.gone().await;
@@ -91,8 +89,7 @@ async fn a_client_that_leaves_ends_the_draft_and_what_the_target_was_reading() {
     let client = pair.long().await;
     let mut draft = pair.draft.call().await;
     let reading = pair.target().await;
-    draft.stream().await;
-    draft.chunk(&(opening() + &said("perhaps", 11))).await;
+    begin_answer(&mut draft, &said("perhaps", 11)).await;
     drop(client);
     draft.gone().await;
     reading.gone().await;
@@ -107,10 +104,7 @@ async fn a_short_prompt_is_read_by_nobody_beside_the_draft() {
     })
     .await;
     let mut client = pair.chat("").await;
-    let mut draft = pair.draft.call().await;
-    draft.stream().await;
-    draft.chunk(&(opening() + &said("no", 11) + &ended(2))).await;
-    draft.end().await;
+    give_draft(&mut pair.draft, &(said("no", 11) + &ended(2))).await;
     let call = pair.target().await;
     assert_eq!(body(&call)["max_tokens"], 64);
     call.answer(200, ANSWER).await;
@@ -120,8 +114,7 @@ async fn a_short_prompt_is_read_by_nobody_beside_the_draft() {
     let mut draft = pair.draft.call().await;
     pair.target().await.answer(400, "{}").await;
     pair.until(r#"overdraft_worker_inflight{worker="worker-0"} 0"#).await;
-    draft.stream().await;
-    draft.chunk(&(opening() + &said("no", 11) + &ended(2))).await;
+    begin_answer(&mut draft, &(said("no", 11) + &ended(2))).await;
     draft.end().await;
     pair.target().await.answer(200, ANSWER).await;
     assert_eq!(client.whole().await.1, ANSWER);

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use overdraft_core::cascade::{
     Action, Cascade, Cause, Journal, Mode, Protocol, Rejected, Settings,
 };
-use overdraft_gateway::{CascadeLog, CascadeLogEntry};
+use overdraft_gateway::{CascadeLog, CascadeLogEntry, CascadeSettings};
 
-use super::{Pair, ended, more, opening, said, score};
-use crate::client::Client;
-use crate::harness::{ANSWER, DONE};
+use super::{Pair, begin_draft, ended, give_draft, go_on, said, score, window};
+use crate::harness::ANSWER;
 
 /// Requests that are recorded.
 const REQUESTS: usize = 100;
@@ -22,16 +21,6 @@ const TOOLS: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0}]}}]}\n\n";
 
 impl Pair {
-    /// The draft's answer to a stream: two windows of two tokens, whose beginning is shown.
-    async fn begun(&mut self) -> (Client, crate::mock::Call) {
-        let mut client = self.streamed().await;
-        let mut call = self.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
-        client.head().await;
-        (client, call)
-    }
-
     /// A stream that ends as the draft says, one that dies and is continued, and answers that are whole, refused for
     /// tools, or not drafted at all. Few die, or the draft's worker would be out.
     async fn gated(&mut self, number: usize) {
@@ -45,25 +34,17 @@ impl Pair {
             1 => {
                 let (mut client, call) = self.begun().await;
                 call.reset();
-                let mut call = self.target().await;
-                call.stream().await;
-                call.chunk(&(more("c", 21, "") + &more("", 9, "stop") + DONE)).await;
-                call.end().await;
+                go_on(self.target().await, "c", 21).await;
                 client.rest().await;
             }
             2 | 7 => {
                 let mut client = self.chat("").await;
-                let mut call = self.draft.call().await;
-                call.stream().await;
-                call.chunk(&(opening() + &said("Hello", 11) + &ended(2))).await;
-                call.end().await;
+                give_draft(&mut self.draft, &(said("Hello", 11) + &ended(2))).await;
                 client.whole().await;
             }
             3 | 8 => {
                 let mut client = self.chat("").await;
-                let mut call = self.draft.call().await;
-                call.stream().await;
-                call.chunk(&(opening() + TOOLS)).await;
+                let _call = begin_draft(&mut self.draft, TOOLS).await;
                 // Only the last answer is whole: once the target's time is known, drafts that are late are given up.
                 let is_last = REQUESTS <= number + 2;
                 let (status, answer) = if is_last { (200, ANSWER) } else { (400, REFUSAL) };
@@ -81,20 +62,28 @@ impl Pair {
     /// A draft of which the target accepts all, or all but the second token, after which it continues.
     async fn verified(&mut self, is_all: bool) {
         let mut client = self.chat(r#","temperature":0"#).await;
-        let mut call = self.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("a", 11) + &said("b", 12) + &ended(3))).await;
-        call.end().await;
+        give_draft(&mut self.draft, &(window() + &ended(3))).await;
         let told = score(&[(11, true), (12, is_all), (9, true)], is_all);
         self.target().await.answer(200, &told).await;
         if !is_all {
-            let mut call = self.target().await;
-            call.stream().await;
-            call.chunk(&(more("c", 21, "") + &more("", 9, "stop") + DONE)).await;
-            call.end().await;
+            go_on(self.target().await, "c", 21).await;
         }
         client.whole().await;
     }
+}
+
+/// A pair whose protocol is logged, with its settings and its log.
+async fn logged(adjust: impl FnOnce(&mut CascadeSettings)) -> (Pair, Settings, CascadeLog) {
+    let log = CascadeLog::default();
+    let mut settings = None;
+    let pair = Pair::start(1, |cascade| {
+        adjust(cascade);
+        cascade.slowdown = None;
+        cascade.log = Some(log.clone());
+        settings = Some(Settings::from(&*cascade));
+    })
+    .await;
+    (pair, settings.expect("the gateway was set up"), log)
 }
 
 /// Asserts that the log's events, applied to a cascade that has learnt nothing, give the log's actions.
@@ -117,20 +106,13 @@ fn count(entries: &[CascadeLogEntry], is_so: impl Fn(&Action) -> bool) -> usize 
 
 #[tokio::test]
 async fn a_gate_of_a_hundred_requests_replays_to_the_same_actions() {
-    let log = CascadeLog::default();
-    let mut settings = None;
-    let mut pair = Pair::start(1, |cascade| {
-        cascade.slowdown = None;
-        cascade.log = Some(log.clone());
-        settings = Some(Settings::from(&*cascade));
-    })
-    .await;
+    let (mut pair, settings, log) = logged(|_| {}).await;
     for number in 0..REQUESTS {
         pair.gated(number).await;
     }
     pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="handed_over"} 10"#).await;
     let entries = log.entries();
-    replay(settings.expect("the gateway was set up"), &entries);
+    replay(settings, &entries);
     assert_eq!(count(&entries, |action| matches!(action, Action::AskDraft(_))), 80);
     assert_eq!(count(&entries, |action| matches!(action, Action::HandOver(_))), 10);
     assert_eq!(count(&entries, |action| matches!(action, Action::End)), 50);
@@ -140,20 +122,13 @@ async fn a_gate_of_a_hundred_requests_replays_to_the_same_actions() {
 
 #[tokio::test]
 async fn a_verified_cascade_of_a_hundred_requests_replays_to_the_same_actions() {
-    let log = CascadeLog::default();
-    let mut settings = None;
-    let mut pair = Pair::start(1, |cascade| {
-        (cascade.mode, cascade.threshold) = (Mode::Verify, None);
-        cascade.slowdown = None;
-        cascade.log = Some(log.clone());
-        settings = Some(Settings::from(&*cascade));
-    })
-    .await;
+    let (mut pair, settings, log) =
+        logged(|cascade| (cascade.mode, cascade.threshold) = (Mode::Verify, None)).await;
     for number in 0..REQUESTS {
         pair.verified(number % 4 != 0).await;
     }
     let entries = log.entries();
-    replay(settings.expect("the gateway was set up"), &entries);
+    replay(settings, &entries);
     assert_eq!(count(&entries, |action| matches!(action, Action::Score { .. })), REQUESTS);
     assert_eq!(count(&entries, |action| matches!(action, Action::HandOver(_))), 25);
 }

@@ -7,7 +7,7 @@ use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
 use serde_json::{Value, json};
 
-use super::{Call, Pair, TOKENS, body, more, opening, score, text};
+use super::{Call, Pair, TOKENS, begin_answer, body, give_draft, go_on, score, text, tokenizing};
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, SOON, chat, in_time};
 use crate::mock::Mock;
@@ -76,10 +76,8 @@ impl Pair {
     /// A request that the draft answers whole with `ab`, of which the target has to say something.
     async fn drafted(&mut self) -> Client {
         let client = self.chat(r#","temperature":0"#).await;
-        let mut call = self.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &named("a", [11, 21]) + &named("b", [12, 22]) + &ended())).await;
-        call.end().await;
+        let events = named("a", [11, 21]) + &named("b", [12, 22]) + &ended();
+        give_draft(&mut self.draft, &events).await;
         client
     }
 
@@ -109,8 +107,7 @@ async fn vllm_is_asked_how_likely_the_draft_s_tokens_and_their_rivals_are() {
     let mut client = pair.chat(r#","stream":true,"temperature":0"#).await;
     let mut call = pair.draft.call().await;
     assert_eq!(body(&call)["return_tokens_as_token_ids"], true);
-    call.stream().await;
-    call.chunk(&(opening() + &named("a", [11, 21]) + &named("b", [12, 22]))).await;
+    begin_answer(&mut call, &(named("a", [11, 21]) + &named("b", [12, 22]))).await;
     let asked = pair.target().await;
     assert!(asked.head.starts_with(GENERATE), "{}", asked.head);
     let scored = body(&asked);
@@ -130,11 +127,9 @@ async fn vllm_is_asked_how_likely_the_draft_s_tokens_and_their_rivals_are() {
     asked.answer(200, &matrix(&[&[-0.1, -3.0], &[-3.0, -0.1]])).await;
     call.gone().await;
     // From here on it is what follows any score.
-    let mut asked = pair.target().await;
+    let asked = pair.target().await;
     assert_eq!(body(&asked)["prompt"], json!([1, 2, 11, 12, 13]));
-    asked.stream().await;
-    asked.chunk(&(more("d", 77, "") + &more("", 9, "stop") + DONE)).await;
-    asked.end().await;
+    go_on(asked, "d", 77).await;
     let (rest, end) = client.rest().await;
     assert_eq!((text(&rest).as_str(), end), ("cd", End::Clean));
     pair.until_scored("generate", "scored", 2).await;
@@ -153,11 +148,9 @@ async fn what_a_score_does_not_prove_the_target_says_itself() {
     // The second token has a chance of 0.37, its rival one of 0.05: another may have more.
     let none = f32::NEG_INFINITY;
     asked.answer(200, &matrix(&[&[-0.1, -3.0], &[-1.0, -3.0], &[-0.1, none]])).await;
-    let mut asked = pair.target().await;
+    let asked = pair.target().await;
     assert_eq!(body(&asked)["prompt"], json!([1, 2, 11]));
-    asked.stream().await;
-    asked.chunk(&(more("b", 12, "") + &more("", 9, "stop") + DONE)).await;
-    asked.end().await;
+    go_on(asked, "b", 12).await;
     is_verified(&mut client).await;
     pair.until(r#"overdraft_cascade_unproven_total{cascade="m"} 1"#).await;
 }
@@ -241,8 +234,8 @@ async fn sglang_is_asked_from_the_draft_on_under_the_salt_of_whose_request_it_is
     let mut call = pair.draft.call().await;
     let drafted = body(&call);
     assert_eq!(drafted.get("return_tokens_as_token_ids"), None);
-    call.stream().await;
-    call.chunk(&(opening() + &named("a", [11, 21]) + &named("wrong", [14, 22]) + &ended())).await;
+    let events = named("a", [11, 21]) + &named("wrong", [14, 22]) + &ended();
+    begin_answer(&mut call, &events).await;
     call.end().await;
     let asked = pair.target().await;
     assert!(asked.head.starts_with("POST /generate "), "{}", asked.head);
@@ -258,11 +251,9 @@ async fn sglang_is_asked_from_the_draft_on_under_the_salt_of_whose_request_it_is
         (&drafted["cache_salt"], &drafted["cache_salt"])
     );
     asked.answer(200, &sglang(&[(11, 11), (14, 12), (9, 9)])).await;
-    let mut asked = pair.target().await;
+    let asked = pair.target().await;
     assert_eq!(body(&asked)["prompt"], json!([1, 2, 11]));
-    asked.stream().await;
-    asked.chunk(&(more("b", 12, "") + &more("", 9, "stop") + DONE)).await;
-    asked.end().await;
+    go_on(asked, "b", 12).await;
     is_verified(&mut client).await;
     pair.until_scored("sglang", "scored", 1).await;
 }
@@ -313,10 +304,9 @@ async fn without_a_way_that_works_the_target_answers() {
 
 /// A worker whose metrics and version are these.
 async fn running(metrics: &str, version: Option<&str>) -> Mock {
-    let mock = Mock::start(&[MODEL]).await;
+    let mock = tokenizing(MODEL, TOKENS).await;
     mock.behave(|manner| {
         manner.metrics = Some(metrics.as_bytes().to_vec());
-        manner.pages.insert("/tokenize", TOKENS.to_vec());
         if let Some(version) = version {
             manner.pages.insert("/version", json!({"version": version}).to_string().into_bytes());
         }

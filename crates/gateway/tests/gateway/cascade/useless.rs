@@ -3,7 +3,7 @@
 use overdraft_core::cascade::Shadow;
 use serde_json::json;
 
-use super::{Pair, SMALL, ended, opening};
+use super::{Pair, SMALL, ended, give_draft};
 use crate::harness::ANSWER;
 use crate::mock::Mock;
 
@@ -35,11 +35,8 @@ fn any_word(state: &mut u64) -> String {
 async fn ramble(mut draft: Mock) {
     let mut state = 1;
     loop {
-        let mut call = draft.call().await;
         let words: String = (0..TOKENS).map(|_| any_word(&mut state)).collect();
-        call.stream().await;
-        call.chunk(&(opening() + &words + &ended(TOKENS + 1))).await;
-        call.end().await;
+        give_draft(&mut draft, &(words + &ended(TOKENS + 1))).await;
     }
 }
 

@@ -2,28 +2,20 @@
 
 use std::time::Duration;
 
-use overdraft_gateway::{
-    Cloud, FileSettings, NoticeSettings, Source, TerminationSettings, WorkerSettings,
-};
+use overdraft_gateway::{Cloud, NoticeSettings, TerminationSettings, WorkerSettings};
 
-use super::{until, workers};
+use super::{until, until_only, workers};
 use crate::client::End;
-use crate::harness::{ANSWER, DONE, Gateway, MODEL, SOON, finish, token};
+use crate::harness::{ANSWER, DONE, Gateway, MODEL, finish, token};
 use crate::mock::Mock;
+use crate::worker_file::WorkerFile;
 
 #[tokio::test]
 async fn workers_in_a_watched_file_join_and_leave() {
     let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("workers");
-    let name = |mock: &Mock| mock.address.to_string();
-    std::fs::write(&path, format!("{} name=first\n", mocks[0].url())).unwrap();
-    let gateway = Gateway::start_unready(&[], |settings| {
-        let mut file = FileSettings::new(path.clone());
-        file.interval = SOON;
-        settings.discovery = vec![Source::File(file)];
-    })
-    .await;
+    let file = WorkerFile::new(&format!("{} name=first\n", mocks[0].url()));
+    let gateway =
+        Gateway::start_unready(&[], |settings| settings.discovery = vec![file.source()]).await;
     gateway.until_up(1).await;
     // A stream that is under way when its worker leaves goes on.
     let mut streaming = gateway.stream().await;
@@ -31,15 +23,9 @@ async fn workers_in_a_watched_file_join_and_leave() {
     call.stream().await;
     call.chunk(&token("one")).await;
     streaming.head().await;
-    let next = folder.path().join("next");
-    std::fs::write(&next, format!("{}\n", mocks[1].url())).unwrap();
-    std::fs::rename(&next, &path).unwrap();
-    let only = name(&mocks[1]);
-    until(&gateway, |list| {
-        let all = list["workers"].as_array().unwrap();
-        all.len() == 1 && all[0]["name"] == only && all[0]["health"] == "up"
-    })
-    .await;
+    file.write(&format!("{}\n", mocks[1].url()));
+    until_only(&gateway, &mocks[1]).await;
+    until(&gateway, |list| list["workers"][0]["health"] == "up").await;
     call.chunk(&format!("{}{DONE}", finish("stop"))).await;
     call.end().await;
     assert_eq!(streaming.rest().await.1, End::Clean);
@@ -47,7 +33,7 @@ async fn workers_in_a_watched_file_join_and_leave() {
     mocks[1].call().await.answer(200, ANSWER).await;
     assert_eq!(client.whole().await.0.status, 200);
     // Rubbish in the file changes nothing, and is told.
-    std::fs::write(&path, "ftp://nowhere\n").unwrap();
+    file.write("ftp://nowhere\n");
     let list = until(&gateway, |list| !list["sources"][0]["error"].is_null()).await;
     assert_eq!(list["workers"].as_array().unwrap().len(), 1, "{list}");
 }
