@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::addresses::answering;
 use crate::harness::{Server, binary};
 
 /// What an operator shows, and no report may.
@@ -71,7 +72,26 @@ fn a_running_gateway_is_reported_with_its_fleet() {
     // By its address alone, without the token.
     let url = format!("http://{}", gateway.address);
     let text = report(&folder, "workers: [{url: 'http://127.0.0.1:1'}]\n", &["--url", &url]);
-    has(&text, &["now            for operators; name the token with `--token`"]);
+    has(
+        &text,
+        &["now            it answers `403 Forbidden`: ", "hint           give the gateway's"],
+    );
+}
+
+#[test]
+fn what_is_no_gateway_or_refuses_is_a_line_with_what_to_do() {
+    let folder = folder();
+    let of = |url: &str| report(&folder, "workers: [{url: 'http://127.0.0.1:1'}]\n", &[url]);
+    let down = of("http://127.0.0.1:1");
+    has(&down, &["running        no: no connection: ", "expected a gateway"]);
+    has(&down, &["hint           is it running there? `overdraft serve` starts a gateway"]);
+    let page = of(&answering("200 OK", "<h1>It works!</h1>"));
+    has(&page, &["version        it answers `/version` with something else than a gateway does"]);
+    has(&page, &["hint           is that a gateway, of this version?"]);
+    let proxy = of(&answering("401 Unauthorized", "<h1>Log in</h1>"));
+    has(&proxy, &["now            it answers `401 Unauthorized`\n", "a proxy before it"]);
+    let vllm = of(&answering("200 OK", "{\"version\":\"0.19.0\"}"));
+    has(&vllm, &["version        0.19.0, of something else than overdraft; expected a gateway"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The real binary on loopback: what a user sees, from the first streamed token to a kill.
 
+mod addresses;
 mod bad_input;
 mod batching;
 mod caching;

@@ -16,7 +16,11 @@ use crate::ask::{Address, Want, ask};
 use crate::explain_request;
 use crate::fault::Fault;
 use crate::format::Format;
-use crate::view_client::ViewClient;
+use crate::gateway_error::GatewayError;
+use crate::view_client::{TOKEN_HEADER, ViewClient, token_value};
+
+/// Where requests are explained.
+const PATH: &str = "/admin/explain";
 
 /// Maximum bytes of an explanation.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -93,29 +97,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let body = body(arguments)?;
     let is_named = body.contains_key("model");
     let body = Bytes::from(Value::Object(body).to_string());
-    let mut request = Request::post("/admin/explain");
+    let mut request = Request::post(PATH);
     for (name, value) in &headers(arguments)? {
         request = request.header(name, value);
     }
     let want = Want::Body(ANSWER_BYTES_MAX);
     let answered = crate::runtime::runtime()?.block_on(ask(&address, request, body, want));
-    let (status, answer) = answered.map_err(|error| {
-        Fault::running(format!("{url} cannot be asked: {error}"))
-            .hint("is the gateway running there? `--url` names another")
-    })?;
+    let (status, answer) = answered.map_err(|error| GatewayError::from(error).fault(url))?;
     if status != StatusCode::OK {
-        let fault = refused(status, &answer);
-        return Err(match status {
-            StatusCode::BAD_REQUEST if !is_named => {
-                fault.hint("`--model NAME` names it; the gateway's `model_default` does for all requests that name none")
-            }
-            _ => fault,
-        });
+        return Err(refused(url, status, &answer, is_named));
     }
+    let told = table(&answer)
+        .map_err(|error| GatewayError::unreadable(PATH, error.to_string()).fault(url))?;
     let text = match arguments.output {
         Format::Json => String::from_utf8_lossy(&answer).into_owned() + "\n",
-        Format::Table => table(&answer)
-            .ok_or_else(|| Fault::running("the answer is no explanation; is that a gateway?"))?,
+        Format::Table => told,
     };
     crate::config::print(&text)
 }
@@ -155,12 +151,7 @@ impl Arguments {
 fn headers(arguments: &Arguments) -> Result<HeaderMap, Fault> {
     let mut headers = HeaderMap::new();
     if let Some(token) = &arguments.token {
-        let value = HeaderValue::try_from(token).map_err(|_| {
-            Fault::input(
-                "the token has characters that no header can carry; expected visible ASCII",
-            )
-        })?;
-        headers.append("x-overdraft-admin", value);
+        headers.append(TOKEN_HEADER, token_value(token)?);
     }
     for text in &arguments.header {
         let wrong = || Fault::input(format!("`{text}` is not a header; expected `name: value`"));
@@ -180,11 +171,11 @@ fn explain_ended(arguments: &Arguments, url: &str, id: &str) -> Result<(), Fault
             Format::Table => record.fields(),
         });
     }
-    let client = ViewClient::new(url, arguments.token.clone())?;
+    let client = ViewClient::new(url, arguments.token.as_deref())?;
     let told = explain_request::ask(&client, url, id)?;
     crate::config::print(&match arguments.output {
         Format::Json => format!("{told:#}\n"),
-        Format::Table => explain_request::words(told)?,
+        Format::Table => explain_request::words(url, told)?,
     })
 }
 
@@ -222,21 +213,22 @@ fn read(path: &PathBuf) -> Result<Map<String, Value>, Fault> {
     })
 }
 
-fn refused(status: StatusCode, answer: &[u8]) -> Fault {
-    #[derive(Deserialize)]
-    struct Refusal {
-        error: Why,
-    }
-    #[derive(Deserialize)]
-    struct Why {
-        message: String,
-    }
-    let told = serde_json::from_slice::<Refusal>(answer).map(|refusal| refusal.error.message);
-    let why = told.unwrap_or_else(|_| format!("the gateway answered {status}"));
+/// A refusal of the request that is to be explained is its user's mistake; any other says who was asked.
+fn refused(url: &str, status: StatusCode, answer: &[u8], is_named: bool) -> Fault {
+    let error = GatewayError::refused(status, answer);
+    let GatewayError::Refused { message: Some(why), .. } = &error else {
+        return error.fault(url);
+    };
     match status {
-        StatusCode::FORBIDDEN => Fault::running(why).hint("give the token with `--token`"),
-        status if status.is_client_error() => Fault::input(why),
-        _ => Fault::running(why),
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::NOT_FOUND
+        | StatusCode::METHOD_NOT_ALLOWED => error.fault(url),
+        StatusCode::BAD_REQUEST if !is_named => Fault::input(why.as_str()).hint(
+            "`--model NAME` names it; the gateway's `model_default` does for all requests that name none",
+        ),
+        status if status.is_client_error() => Fault::input(why.as_str()),
+        _ => error.fault(url),
     }
 }
 
@@ -270,8 +262,8 @@ struct Candidate {
     free_tokens: Option<u64>,
 }
 
-fn table(answer: &[u8]) -> Option<String> {
-    let told: Explanation = serde_json::from_slice(answer).ok()?;
+fn table(answer: &[u8]) -> Result<String, serde_json::Error> {
+    let told: Explanation = serde_json::from_slice(answer)?;
     let mut text = String::new();
     let decided = match told.by.as_str() {
         "trial" => "its breaker, which is due to try it",
@@ -312,7 +304,7 @@ fn table(answer: &[u8]) -> Option<String> {
             free
         );
     }
-    Some(text)
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -8,11 +8,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use http::StatusCode;
 use overdraft_dash::views::{Decision, RequestDetail};
 use serde_json::Value;
 
 use crate::decision_text::{candidate_line, sentence};
 use crate::fault::Fault;
+use crate::gateway_error::GatewayError;
 use crate::plain_text::plain;
 use crate::tail::Record;
 use crate::view_client::{ViewClient, escaped};
@@ -24,21 +26,26 @@ use crate::view_client::{ViewClient, escaped};
 pub(crate) fn ask(client: &ViewClient, url: &str, id: &str) -> Result<Value, Fault> {
     let name = format!("requests/{}", escaped(id));
     let asked = crate::runtime::runtime()?.block_on(client.view::<Value>(&name));
-    asked.map_err(|error| {
-        Fault::running(format!("{url}: {error}")).hint(
-            "a gateway keeps its last requests (`dashboard.requests`); `--log FILE` looks in an access log",
-        )
+    asked.map_err(|error| match error {
+        // A gateway says what it does not find; most other servers do not.
+        GatewayError::Refused { status: StatusCode::NOT_FOUND, message: Some(_) } => {
+            error.fault(url).hint(
+                "`--log FILE` looks in an access log; where `admin.listen` is set, that address alone knows requests",
+            )
+        }
+        _ => error.fault(url),
     })
 }
 
 /// The same in words.
 ///
 /// # Errors
-/// Where the answer is no request.
-pub(crate) fn words(told: Value) -> Result<String, Fault> {
+/// Where the answer of `url` is no request.
+pub(crate) fn words(url: &str, told: Value) -> Result<String, Fault> {
     let record = Record::of_view(&told);
-    let detail: RequestDetail = serde_json::from_value(told)
-        .map_err(|_| Fault::running("the answer is no request; is that a gateway?"))?;
+    let detail: RequestDetail = serde_json::from_value(told).map_err(|error| {
+        GatewayError::unreadable("/admin/views/requests", error.to_string()).fault(url)
+    })?;
     let mut text = record.fields();
     if let Some(why) = &detail.refusal {
         let _written = writeln!(text, "\nrefused: {}", plain(why));

@@ -19,6 +19,7 @@ mod explain;
 mod explain_request;
 mod fault;
 mod format;
+mod gateway_error;
 mod install_files;
 mod keys;
 mod kv_event_options;

@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::ask::{Address, Want, ask};
 use crate::fault::Fault;
+use crate::gateway_error::GatewayError;
+
+/// The header in which a gateway is shown its admin token.
+pub(crate) const TOKEN_HEADER: &str = "x-overdraft-admin";
 
 /// Maximum bytes of a view: 10,000 workers have room.
 const VIEW_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -15,43 +19,49 @@ const VIEW_BYTES_MAX: usize = 16 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct ViewClient {
     address: Address,
-    token: Option<String>,
+    token: Option<HeaderValue>,
 }
 
 impl ViewClient {
     /// Of the gateway at `url`.
     ///
     /// # Errors
-    /// Where that is no address.
-    pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, Fault> {
+    /// Where that is no address, or the token is none.
+    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, Fault> {
         let address = Address::of_url(url);
         let address = address.map_err(|error| Fault::input(format!("`{url}`: {error}")))?;
-        Ok(Self { address, token })
+        Ok(Self { address, token: token.map(token_value).transpose()? })
     }
 
     /// Asks for a view by its name and query.
     ///
     /// # Errors
-    /// Says in a sentence why there is nothing to show.
-    pub(crate) async fn view<T: DeserializeOwned>(&self, name: &str) -> Result<T, String> {
-        let mut request = Request::get(format!("/admin/views/{name}"));
+    /// Says why there is nothing to show.
+    pub(crate) async fn view<T: DeserializeOwned>(&self, name: &str) -> Result<T, GatewayError> {
+        let path = format!("/admin/views/{name}");
+        let mut request = Request::get(&path);
         if let Some(token) = &self.token {
-            request = request.header("x-overdraft-admin", token);
+            request = request.header(TOKEN_HEADER, token);
         }
         let want = Want::Body(VIEW_BYTES_MAX);
-        let answered = ask(&self.address, request, bytes::Bytes::new(), want).await;
-        let (status, body) = answered.map_err(|error| error.to_string())?;
-        match status {
-            StatusCode::OK => {
-                serde_json::from_slice(&body).map_err(|error| format!("no such view: {error}"))
-            }
-            StatusCode::FORBIDDEN => {
-                Err("it tells operators only; give its admin token".to_owned())
-            }
-            StatusCode::NOT_FOUND => Err("it has no such view or request".to_owned()),
-            status => Err(format!("it answered {status}")),
+        let (status, body) = ask(&self.address, request, bytes::Bytes::new(), want).await?;
+        if status != StatusCode::OK {
+            return Err(GatewayError::refused(status, &body));
         }
+        serde_json::from_slice(&body)
+            .map_err(|error| GatewayError::unreadable(&path, error.to_string()))
     }
+}
+
+/// An admin token as a header's value.
+///
+/// # Errors
+/// Where no header can carry it: that is a slip here, and says nothing of the gateway.
+pub(crate) fn token_value(token: &str) -> Result<HeaderValue, Fault> {
+    HeaderValue::try_from(token).map_err(|_| {
+        Fault::input("the token has characters that no header can carry; expected visible ASCII")
+            .hint("give the gateway's `admin.token` with `--token` or in `OVERDRAFT_ADMIN_TOKEN`")
+    })
 }
 
 /// A name as a part of a path.

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use super::section::Section;
 use crate::ask::{self, Address, AskError, Want};
+use crate::gateway_error::GatewayError;
+use crate::view_client::TOKEN_HEADER;
 
 /// Maximum bytes of an answer: the view of 10,000 workers has room.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -30,54 +32,62 @@ pub(super) async fn section(address: Address, token: Option<&str>) -> Section {
     let Address { host, port, .. } = &address;
     section.fact("address", &format!("{host} port {port}"));
     if *port == 0 {
-        section.line("running", "not known: it takes a free port; name it with `--url`");
+        let why = "not known: it takes a free port; give its address as `http://127.0.0.1:PORT`";
+        section.line("running", why);
         return section;
     }
     let of = |path| get(&address, path, token);
     let [version, ready, healthy, now, fleet] = QUESTIONS.map(|(_, path)| of(path));
     let answers: [Answer; 5] = tokio::join!(version, ready, healthy, now, fleet).into();
     if let Err(error @ AskError::Unreachable(_)) = &answers[0] {
+        let error = GatewayError::from(error.clone());
         section.fact("running", &format!("no: {error}"));
+        section.line("hint", error.hint());
         return section;
     }
-    for ((key, path), answer) in QUESTIONS.iter().zip(&answers) {
-        match read(answer) {
+    let mut hint = None;
+    for ((key, path), answer) in QUESTIONS.into_iter().zip(answers) {
+        match read(path, answer) {
             Ok(view) => section.set(key, view),
-            Err(why) => {
-                section.line(*key, why.as_str());
-                section.set(&format!("{key}_error"), format!("{path}: {why}"));
+            Err(error) => {
+                section.line(key, error.to_string());
+                section.set(&format!("{key}_error"), format!("{path}: {error}"));
+                // A gateway that is not well is one all the same.
+                let is_probe = matches!(key, "ready" | "healthy");
+                hint = hint.or_else(|| (!is_probe).then(|| error.hint()));
             }
         }
     }
     told(&mut section);
+    if let Some(hint) = hint {
+        section.line("hint", hint);
+    }
     section
 }
 
 async fn get(address: &Address, path: &str, token: Option<&str>) -> Answer {
     let mut request = Request::get(path);
     if let Some(token) = token {
-        request = request.header("x-overdraft-admin", token);
+        request = request.header(TOKEN_HEADER, token);
     }
     ask::ask(address, request, Bytes::new(), Want::Body(ANSWER_BYTES_MAX)).await
 }
 
 /// JSON, or why there is none.
-fn read(answer: &Answer) -> Result<Value, String> {
-    let (status, body) = match answer {
-        Ok((status, body)) => (*status, body),
-        Err(error) => return Err(error.to_string()),
-    };
-    let view: Option<Value> = serde_json::from_slice(body).ok();
-    match (status, view) {
-        (StatusCode::OK, Some(view)) => Ok(view),
-        (StatusCode::OK, None) => Err("no JSON; is that a gateway?".to_owned()),
-        (StatusCode::FORBIDDEN, _) => {
-            Err("for operators; name the token with `--token`".to_owned())
-        }
-        (status, view) => {
-            let message = view.as_ref().and_then(|it| it["error"]["message"].as_str());
-            Err(message.map_or(status.to_string(), |message| format!("{status}: {message}")))
-        }
+fn read(path: &str, answer: Answer) -> Result<Value, GatewayError> {
+    let (status, body) = answer?;
+    if status != StatusCode::OK {
+        return Err(GatewayError::refused(status, &body));
+    }
+    serde_json::from_slice(&body).map_err(|error| GatewayError::unreadable(path, error.to_string()))
+}
+
+/// The version of a server, and whether it is one of ours.
+fn version_of(answer: &Value) -> String {
+    let version = answer["version"].as_str().unwrap_or("none");
+    match answer["server"].as_str() {
+        Some("overdraft") => version.to_owned(),
+        _ => format!("{version}, of something else than overdraft; expected a gateway"),
     }
 }
 
@@ -88,7 +98,7 @@ fn told(section: &mut Section) {
     for key in ["version", "ready", "healthy"] {
         match &view[key] {
             Value::Null => {}
-            answer if key == "version" => section.line(key, text(&answer["version"])),
+            answer if key == "version" => section.line(key, version_of(answer)),
             answer => section.line(key, answer.to_string()),
         }
     }

@@ -23,6 +23,7 @@ use crate::ask::Address;
 use crate::check::{self, Measuring, Report};
 use crate::fault::Fault;
 use crate::url_option::UrlOption;
+use crate::view_client::token_value;
 
 /// How long workers are asked; those that have not answered by then are listed as such.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -66,6 +67,9 @@ Exit codes: 0 reported, whatever was found; 2 the arguments cannot be used.";
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let url = arguments.url_option.given(arguments.url.as_deref());
     let url = url.map(address_of).transpose()?;
+    if let Some(token) = &arguments.token {
+        token_value(token)?;
+    }
     let found = configuration::find(arguments.config.as_deref());
     let config = found.config().cloned().unwrap_or_default();
     let mut sections = vec![build::section(), machine::section(), found.section()];
@@ -94,9 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
 }
 
 fn address_of(url: &str) -> Result<Address, Fault> {
-    Address::of_url(url).map_err(|error| {
-        Fault::input(format!("`{url}`: {error}")).hint("expected as in `http://127.0.0.1:8080`")
-    })
+    Address::of_url(url).map_err(|error| Fault::input(format!("`{url}`: {error}")))
 }
 
 fn token_of(config: &Config) -> Option<&str> {

@@ -97,13 +97,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
         return crate::runtime::runtime()?.block_on(printing);
     }
     let url = arguments.url_option.or(&arguments.url);
-    let client = ViewClient::new(url, arguments.token)?;
+    let client = ViewClient::new(url, arguments.token.as_deref())?;
     let watching =
-        follow_views(&client, arguments.once, |row| printer.print(&Record::of_view(row)));
-    crate::runtime::runtime()?.block_on(watching).map_err(|error| {
-        Fault::running(format!("{url}: {error}"))
-            .hint("is the gateway running there? another URL may be given")
-    })
+        follow_views(&client, url, arguments.once, |row| printer.print(&Record::of_view(row)));
+    crate::runtime::runtime()?.block_on(watching)
 }
 
 impl Printer {

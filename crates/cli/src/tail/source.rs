@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Reader;
 use crate::fault::Fault;
+use crate::gateway_error::GatewayError;
 use crate::view_client::ViewClient;
 
 /// How often a file or a gateway is looked at again.
@@ -19,6 +20,9 @@ const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Requests of a page: as many as a gateway lists at most.
 const ROWS: usize = 1_000;
+
+/// The view that is asked for.
+const VIEW: &str = "requests";
 
 /// Times that a gateway may fail to answer in a row.
 const FAILURES_MAX: u32 = 5;
@@ -112,14 +116,15 @@ fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
 /// Says why the gateway cannot be asked.
 pub(super) async fn follow_views(
     client: &ViewClient,
+    url: &str,
     once: bool,
     mut take: impl FnMut(&Value) -> io::Result<Reader>,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     let mut after: Option<u64> = None;
     let mut failures = 0;
     loop {
         let from = after.unwrap_or(0);
-        let query = format!("requests?limit={ROWS}&order=oldest&after={from}");
+        let query = format!("{VIEW}?limit={ROWS}&order=oldest&after={from}");
         let view: Value = match client.view(&query).await {
             Ok(view) => view,
             // A gateway that restarts is back in a moment; one that never answered is not there.
@@ -128,10 +133,13 @@ pub(super) async fn follow_views(
                 tokio::time::sleep(INTERVAL).await;
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.fault(url)),
         };
         failures = 0;
-        let next = view["next"].as_u64().ok_or("the answer is no view of requests")?;
+        let Some(next) = view["next"].as_u64() else {
+            let why = "expected a number as `next`".to_owned();
+            return Err(GatewayError::unreadable(&format!("/admin/views/{VIEW}"), why).fault(url));
+        };
         if next < from {
             // Another process answers now, and counts from 0.
             after = Some(0);
@@ -143,7 +151,10 @@ pub(super) async fn follow_views(
             tell_missed(first.saturating_sub(after));
         }
         for row in rows {
-            if take(row).map_err(|error| error.to_string())? == Reader::Gone {
+            let taken = take(row).map_err(|error| {
+                Fault::running(format!("the requests cannot be printed: {error}"))
+            });
+            if taken? == Reader::Gone {
                 return Ok(());
             }
         }

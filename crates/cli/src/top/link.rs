@@ -3,6 +3,7 @@
 use overdraft_dash::views::{FleetView, NowView, RequestDetail, RequestsView};
 
 use super::screen::Page;
+use crate::gateway_error::GatewayError;
 use crate::view_client::{ViewClient, escaped};
 
 /// Requests that are asked for.
@@ -39,8 +40,8 @@ impl Link {
     /// Asks for what `page` shows.
     ///
     /// # Errors
-    /// Says in a sentence why there is nothing to show.
-    pub(super) async fn ask(&self, page: &Page) -> Result<Answer, String> {
+    /// Says why there is nothing to show.
+    pub(super) async fn ask(&self, page: &Page) -> Result<Answer, GatewayError> {
         let now = self.client.view("now").await?;
         let shown = match page {
             Page::Fleet => Shown::Fleet(self.client.view("fleet").await?),

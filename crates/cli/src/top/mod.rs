@@ -25,6 +25,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use self::link::Link;
 use self::screen::{Page, Screen};
 use crate::fault::Fault;
+use crate::gateway_error::GatewayError;
 use crate::url_option::UrlOption;
 use crate::view_client::ViewClient;
 
@@ -78,7 +79,7 @@ Exit codes: 0 done, 1 the gateway cannot be asked, 2 the arguments cannot be use
 /// Asks and draws until somebody quits.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
     let url = arguments.url_option.or(&arguments.url);
-    let link = Link::new(ViewClient::new(url, arguments.token)?);
+    let link = Link::new(ViewClient::new(url, arguments.token.as_deref())?);
     let page = match (arguments.request, arguments.page) {
         (Some(id), _) => Page::Why(id),
         (None, First::Fleet) => Page::Fleet,
@@ -87,10 +88,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
     let mut screen = Screen::new(page);
     let runtime = crate::runtime::runtime()?;
     let first = runtime.block_on(link.ask(screen.page()));
-    screen.take(first.map_err(|why| {
-        Fault::running(format!("{url}: {why}"))
-            .hint("is the gateway running there, is its dashboard enabled, and `--token` right?")
-    })?);
+    screen.take(first.map_err(|error| error.fault(url))?);
     if arguments.once || !std::io::stdout().is_terminal() {
         return crate::config::print(&printed(&mut screen));
     }
@@ -105,7 +103,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
     screen: &mut Screen,
-    ask: &mut dyn FnMut(&Page) -> Result<link::Answer, String>,
+    ask: &mut dyn FnMut(&Page) -> Result<link::Answer, GatewayError>,
 ) -> std::io::Result<()> {
     let clock = Clock::start();
     let mut asked: Instant = clock.now();
@@ -126,7 +124,7 @@ fn watch(
             asked = clock.now();
             match ask(screen.page()) {
                 Ok(answer) => screen.take(answer),
-                Err(why) => screen.lose(why),
+                Err(error) => screen.lose(error.to_string()),
             }
         }
     }
