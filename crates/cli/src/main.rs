@@ -140,7 +140,7 @@ fn main() -> ExitCode {
         Command::Worker(arguments) => worker::run(*arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
-        Command::Tail(arguments) => tail::run(arguments),
+        Command::Tail(arguments) => tail::run(&arguments),
         Command::Cost(arguments) => cost::run(&arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -1,6 +1,6 @@
 //! Refusals of members: whether an error finds fault with a member of the request or only repeats the request.
 //!
-//! Servers that check requests by a schema repeat what they were sent in the error, as FastAPI and vLLM do in `input`:
+//! Servers that check requests by a schema repeat what they were sent in the error, as `FastAPI` and vLLM do in `input`:
 //! as JSON, as Python writes a dictionary, or as either within a string. Names in such a copy stand in quotes, before a
 //! colon and their values. A name in any other place is one that the server objects to.
 

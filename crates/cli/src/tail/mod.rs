@@ -81,7 +81,7 @@ enum Reader {
 }
 
 /// Prints until there is no more, or nobody reads it.
-pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let filter = arguments.filter.as_deref().map(|text| {
         Expression::parse(text).map_err(|fault| {
             Fault::input(fault.shown(text)).hint("`overdraft tail --help` lists fields and signs")
