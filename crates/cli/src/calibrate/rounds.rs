@@ -34,7 +34,8 @@ impl Rounds {
     }
 
     /// The number of a measurement, which decides its texts. Prompts have new ones in each round, so that none is in
-    /// the cache; batches have the same ones, which are in the cache from the second round on and cost nothing.
+    /// the cache. Batches have the same ones: where those are still in the cache they cost nothing, and where they are
+    /// not most steps of the batch have all of it all the same.
     pub(super) fn number(&self, round: u32, place: usize) -> u64 {
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         match self.steps[place] {
