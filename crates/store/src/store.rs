@@ -11,7 +11,7 @@ use overdraft_units::Instant;
 
 use crate::address::Place;
 use crate::board::{self, Record, Verdict};
-use crate::budgets::{Budgets, DEBT_MINUTES_MAX, Due};
+use crate::budgets::{Budgets, DEBIT_LIFE, DEBT_MINUTES_MAX, Due};
 use crate::fault::{Fault, OpenError};
 use crate::gateway_name;
 use crate::link::Link;
@@ -41,10 +41,6 @@ const KEPT_LIFE: Duration = Duration::from_hours(30 * 24);
 
 /// How long a journal is heard that its gateway does not tell anew.
 const JOURNAL_LIFE: Duration = Duration::from_hours(1);
-
-/// For how long a gateway's last debit is remembered. A bucket owes an hour at most, so what a debit took
-/// has flowed back by then.
-const DEBIT_LIFE: Duration = Duration::from_hours(1);
 
 /// What gateways share, for the one task that keeps it.
 #[derive(Debug)]
@@ -350,7 +346,7 @@ impl Store {
     /// Tells what was spent here, and learns what is left over all.
     ///
     /// # Errors
-    /// [`Fault`]; what was spent is told again the next time, and counts once.
+    /// [`Fault`]; what has not flowed back by the next time is told again, and counts once.
     pub async fn exchange_budgets(&mut self, now: Instant) -> Result<(), Fault> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let debit = self.budgets.debit(now);
@@ -364,8 +360,8 @@ impl Store {
         let keys: Vec<String> = debit.due.iter().map(key).chain([last]).collect();
         let each = debit.due.iter();
         let figures = each.flat_map(|due| [due.limit.to_string(), due.spent.to_string()]);
-        let rest =
-            [DEBT_MINUTES_MAX.to_string(), debit.number.to_string(), board::millis(DEBIT_LIFE)];
+        let life = board::millis(DEBIT_LIFE.into());
+        let rest = [DEBT_MINUTES_MAX.to_string(), debit.number.to_string(), life];
         let arguments: Vec<String> = figures.chain(rest).collect();
         let answer: Vec<String> =
             link.script(Side::Writes, &BUDGETS_DEBIT, &keys, &arguments).await?;

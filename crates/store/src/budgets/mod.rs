@@ -6,10 +6,11 @@
 //! admits its part of the refill. So all gateways together may exceed the limit for the length of
 //! one exchange, and that is paid back: over time the limit holds exactly. Without Redis each
 //! gateway has a bucket of its own with the limit divided by the last known number of gateways.
+//! What flows back there is not told later: the parts of all gateways together are the limit.
 //!
 //! A debit whose answer did not come may have been carried out or not. It is told again under the
-//! same number, and nothing else is told until it is answered: the shared bucket takes each number
-//! of a gateway once.
+//! same number, less what has flowed back of it: the shared bucket takes each number of a gateway
+//! once. Nothing else is told until it is answered, or dropped for its age.
 //!
 //! Nobody knows how long an answer gets whose request does not limit it. Such requests are bounded
 //! together: what those in flight may still come to, each as long as the longest of late, fits into what is
@@ -36,6 +37,13 @@ const THOUSANDTH: i128 = MINUTE_MICROS / 1_000;
 
 /// Minutes' worth that a bucket may be in debt: a worker that counts wrong must not lock a key out for days.
 pub(crate) const DEBT_MINUTES_MAX: i128 = 60;
+
+/// How long Redis remembers the number of a gateway's last debit, from when it is carried out.
+pub(crate) const DEBIT_LIFE: Micros = Micros::new(3_600_000_000);
+
+/// How much sooner, from when it was first told, a debit without an answer is dropped: a command may be carried out
+/// late, and must find its number. A bucket owes an hour at most, so all but this much would have flowed back.
+const DEBIT_MARGIN: Micros = Micros::new(60_000_000);
 
 /// When a request may be tried again that waits for answers whose ends nobody knows.
 const UNLIMITED_RETRY: Micros = Micros::new(1_000_000);
@@ -159,7 +167,7 @@ struct Purse {
 struct Bucket {
     missing: i128,
     at: Instant,
-    /// Spent here and not yet told.
+    /// Spent here, not yet told and not flowed back; below zero where more was given back.
     untold: i128,
 }
 
@@ -176,7 +184,14 @@ impl Bucket {
     fn fill(&mut self, limit: NonZeroU32, portion: Portion, now: Instant) {
         let flown = i128::from(limit.get()) * i128::from(now.since(self.at).get());
         self.missing = (self.missing - flown / portion.inflow).max(0);
+        // What has flowed back is not owed to others either. What was given back, below zero, stays.
+        self.untold = self.untold.min(self.missing);
         self.at = now;
+    }
+
+    /// Thousandths of a unit that were spent here and not yet told.
+    const fn spent(&self) -> i128 {
+        self.untold / THOUSANDTH
     }
 
     /// When it will hold `amount`, if it does not. Whatever is asked fits at least a full bucket.
@@ -224,11 +239,12 @@ pub(crate) struct Due {
     pub(crate) spent: i128,
 }
 
-/// What is told in one exchange, by number: once told it never changes.
+/// What is told in one exchange, by number. Told again, it is less by what has flowed back since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debit {
     pub(crate) number: u64,
     pub(crate) due: Vec<Due>,
+    first_told: Instant,
 }
 
 /// Which of a key's buckets.
@@ -356,8 +372,8 @@ impl Budgets {
     /// buckets whose turn it is.
     pub(crate) fn debit(&self, now: Instant) -> Debit {
         let mut book = self.book();
-        if let Some(unanswered) = &book.unanswered {
-            return unanswered.clone();
+        if let Some(repeated) = book.repeated(now) {
+            return repeated;
         }
         let due = book.due(now);
         if due.is_empty() {
@@ -369,7 +385,7 @@ impl Budgets {
             }
         }
         book.debits += 1;
-        let debit = Debit { number: book.debits, due };
+        let debit = Debit { number: book.debits, due, first_told: now };
         book.unanswered = Some(debit.clone());
         debit
     }
@@ -378,8 +394,9 @@ impl Budgets {
     pub(crate) fn exchanged(&self, told: &Debit, missing: &[i128], now: Instant) {
         let mut book = self.book();
         book.exchanged = Some(now);
-        if book.unanswered.as_ref().is_some_and(|unanswered| unanswered.number == told.number) {
-            book.unanswered = None;
+        // The answer to an earlier debit knows nothing of what was told since.
+        if book.unanswered.take_if(|unanswered| unanswered.number == told.number).is_none() {
+            return;
         }
         for (due, missing) in told.due.iter().zip(missing) {
             let Some(bucket) = book.bucket(due) else { continue };
@@ -395,26 +412,44 @@ impl Budgets {
 }
 
 impl Book {
-    /// The buckets whose turn it is to be exchanged, with what was spent from them since.
+    /// The debit without an answer, less what has flowed back of it; none once it is too old to be told again.
+    fn repeated(&mut self, now: Instant) -> Option<Debit> {
+        let mut debit = self.unanswered.take()?;
+        if DEBIT_LIFE <= now.since(debit.first_told) + DEBIT_MARGIN {
+            return None;
+        }
+        let portion = self.portion(now);
+        for due in &mut debit.due {
+            let Some(bucket) = self.bucket(due) else { continue };
+            bucket.fill(due.limit, portion, now);
+            due.spent = due.spent.min((bucket.missing - bucket.untold) / THOUSANDTH);
+        }
+        self.unanswered = Some(debit.clone());
+        Some(debit)
+    }
+
+    /// The buckets whose turn it is to be exchanged, with what was spent from them since and has not flowed back.
     fn due(&mut self, now: Instant) -> Vec<Due> {
+        let portion = self.portion(now);
         let recent = |purse: &Purse| {
-            let busy = purse.requests.untold != 0 || purse.tokens.untold != 0;
+            let busy = purse.requests.spent() != 0 || purse.tokens.spent() != 0;
             busy || now.since(purse.touched) < EXCHANGE_LIFE
         };
         let mut due = Vec::new();
         let mut next = 0;
-        for (&key, purse) in self.purses.range(self.turn..).filter(|(_, purse)| recent(purse)) {
+        for (&key, purse) in self.purses.range_mut(self.turn..).filter(|(_, purse)| recent(purse)) {
             if EXCHANGED_MAX - 1 <= due.len() {
                 next = key;
                 break;
             }
             let sides = [
-                (Kind::Requests, purse.limits.requests_per_minute, purse.requests),
-                (Kind::Tokens, purse.limits.tokens_per_minute, purse.tokens),
+                (Kind::Requests, purse.limits.requests_per_minute, &mut purse.requests),
+                (Kind::Tokens, purse.limits.tokens_per_minute, &mut purse.tokens),
             ];
             for (kind, limit, bucket) in sides {
-                let spent = bucket.untold / THOUSANDTH;
-                due.extend(limit.map(|limit| Due { key, kind, limit, spent }));
+                let Some(limit) = limit else { continue };
+                bucket.fill(limit, portion, now);
+                due.push(Due { key, kind, limit, spent: bucket.spent() });
             }
         }
         self.turn = next;

@@ -78,6 +78,95 @@ fn what_was_not_answered_is_told_again_as_it_was_and_the_rest_after_it() {
     assert_eq!(budgets.debit(now).due[0].spent, 1_000);
 }
 
+/// Nine requests in ten of the limit for half an hour without Redis owe nobody anything when it is back.
+#[test]
+fn what_flowed_back_while_redis_was_away_is_not_told() {
+    let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(600, 0);
+    for _ in 0..30 * 540 {
+        assert_eq!(budgets.try_spend(1, limits, need(0), now), Ok(()));
+        now = now + Micros::new(111_111);
+    }
+    let debit = budgets.debit(now);
+    assert_eq!(debit.due[0].spent, 0);
+    budgets.exchanged(&debit, &[0], now);
+    // Also where nothing was spent from the bucket since: what is missing is told, and no more.
+    for _ in 0..600 {
+        assert_eq!(budgets.try_spend(1, limits, need(0), now), Ok(()));
+    }
+    now = now + Micros::new(30_000_000);
+    assert_eq!(budgets.debit(now).due[0].spent, 300_000);
+}
+
+/// Each gateway's part flows back to it, so that what all of them tell is what is missing over all.
+#[test]
+fn what_gateways_tell_after_redis_was_away_adds_up() {
+    let limits = limits(600, 0);
+    let told = [(); 2].map(|()| {
+        let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+        budgets.note_gateways(2);
+        let spent = (0..600).filter(|_| budgets.try_spend(1, limits, need(0), now).is_ok()).count();
+        assert_eq!(spent, 300);
+        budgets.debit(now + Micros::new(30_000_000)).due[0].spent
+    });
+    assert_eq!(told, [150_000; 2]);
+}
+
+#[test]
+fn what_is_given_back_is_told_however_full_the_bucket_is() {
+    let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(0, 100);
+    budgets.try_spend(1, limits, need(80), now).unwrap();
+    let debit = budgets.debit(now);
+    budgets.exchanged(&debit, &[80_000], now);
+    now = now + Micros::new(60_000_000);
+    budgets.settle(1, limits, need(80), 20, now);
+    assert_eq!(budgets.standing(1, limits, now).tokens.unwrap().remaining, 100);
+    now = now + Micros::new(60_000_000);
+    assert_eq!(budgets.debit(now).due[0].spent, -60_000);
+}
+
+#[test]
+fn what_flowed_back_of_a_debit_without_an_answer_is_not_told_again() {
+    let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(600, 0);
+    // What is spent later flows back later.
+    for _ in 0..300 {
+        budgets.try_spend(1, limits, need(0), now).unwrap();
+    }
+    let first = budgets.debit(now);
+    for _ in 0..200 {
+        budgets.try_spend(1, limits, need(0), now).unwrap();
+    }
+    for left in [250_000, 200_000] {
+        now = now + Micros::new(5_000_000);
+        let again = budgets.debit(now);
+        assert_eq!((again.number, again.due[0].spent), (first.number, left));
+    }
+    budgets.exchanged(&first, &[200_000], now);
+    assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 200);
+    assert_eq!(budgets.debit(now).due[0].spent, 200_000);
+}
+
+#[test]
+fn a_debit_without_an_answer_is_dropped_before_redis_forgets_its_number() {
+    let (budgets, start) = (Budgets::default(), Instant::ORIGIN + SECOND);
+    let limits = limits(100, 0);
+    budgets.try_spend(1, limits, need(0), start).unwrap();
+    let first = budgets.debit(start);
+    let kept = DEBIT_LIFE.get() - DEBIT_MARGIN.get();
+    let now = start + Micros::new(kept - 1);
+    assert_eq!(budgets.debit(now).number, first.number);
+    let now = start + Micros::new(kept);
+    budgets.try_spend(1, limits, need(0), now).unwrap();
+    let second = budgets.debit(now);
+    assert_eq!((second.number, second.due[0].spent), (first.number + 1, 1_000));
+    // The answer to the one that was dropped says nothing of the other.
+    budgets.exchanged(&first, &[0], now);
+    assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 99);
+    assert_eq!(budgets.debit(now), second);
+}
+
 #[test]
 fn cut_off_each_gateway_has_its_part() {
     let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
