@@ -2,24 +2,88 @@
 //!
 //! Servers that check requests by a schema repeat what they were sent in the error, as `FastAPI` and vLLM do in `input`:
 //! as JSON, as Python writes a dictionary, or as either within a string. Names in such a copy stand in quotes, before a
-//! colon and their values. A name in any other place is one that the server objects to.
+//! colon and their values, beside a member that every request has. A name in any other place is one that the server
+//! objects to: `LiteLLM` prints those members alone that it refuses.
 
-use memchr::memmem;
+/// Members that requests have, of which a copy shows one at least. `input` is none of them: `FastAPI` calls the copy so.
+const OF_EVERY_REQUEST: [&[u8]; 3] = [b"model", b"messages", b"prompt"];
+
+/// What was read of an object, between its braces and outside of those within.
+#[derive(Default)]
+struct Scope {
+    /// It has a member that every request has.
+    is_request: bool,
+    /// It has the member, with a value.
+    has_member: bool,
+    /// An object within it has the member and is no request, as `stream_options`.
+    has_member_within: bool,
+}
 
 /// Whether an error names `member`, in lower case, in another way than by repeating the request.
+///
+/// Braces count wherever they stand, within strings too. Where those of a client's text have no counterpart, a copy may
+/// be taken for a refusal.
 ///
 /// ```
 /// use overdraft_wire::refuses_member;
 ///
 /// let refused = br#"{"error":{"message":"stream_options: extra inputs are not permitted"}}"#;
 /// assert!(refuses_member(refused, "stream_options"));
-/// let repeated = br#"{"detail":[{"loc":["body","messages"],"input":{"stream_options":{}}}]}"#;
+/// let repeated = br#"{"detail":[{"loc":["body","messages"],"input":{"model":"m","stream_options":{}}}]}"#;
 /// assert!(!refuses_member(repeated, "stream_options"));
 /// ```
 pub fn refuses_member(error: &[u8], member: &str) -> bool {
     let lower = error.to_ascii_lowercase();
-    let mut places = memmem::find_iter(&lower, member.as_bytes());
-    places.any(|place| !is_repeated(&lower[place + member.len()..]))
+    let mut open: Vec<Scope> = Vec::new();
+    for (at, byte) in lower.iter().enumerate() {
+        let rest = &lower[at..];
+        if let Some(after) = rest.strip_prefix(member.as_bytes()) {
+            match open.last_mut() {
+                Some(scope) if is_repeated(after) => scope.has_member = true,
+                _ => return true,
+            }
+        }
+        match byte {
+            b'{' => open.push(Scope::default()),
+            b'}' if closes_refusal(&mut open) => return true,
+            b'"' | b'\'' => {
+                if let Some(scope) = open.last_mut() {
+                    scope.is_request |= is_of_every_request(&rest[1..]);
+                }
+            }
+            _ => {}
+        }
+    }
+    // An error that was cut off leaves objects open.
+    while !open.is_empty() {
+        if closes_refusal(&mut open) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Closes the innermost object; whether it has the member and neither it nor the one around it is a request.
+fn closes_refusal(open: &mut Vec<Scope>) -> bool {
+    let Some(closed) = open.pop() else { return false };
+    if closed.is_request {
+        return false;
+    }
+    match open.last_mut() {
+        Some(outer) => {
+            outer.has_member_within |= closed.has_member;
+            closed.has_member_within
+        }
+        None => closed.has_member || closed.has_member_within,
+    }
+}
+
+/// Whether a text, after a quote, begins with the name of a member that every request has, as one with a value.
+fn is_of_every_request(text: &[u8]) -> bool {
+    let mut after = OF_EVERY_REQUEST.iter().filter_map(|name| text.strip_prefix(*name));
+    after.any(|after| {
+        unquoted(after).is_some_and(|after| after.trim_ascii_start().starts_with(b":"))
+    })
 }
 
 /// Whether what follows a name makes it a member with its value.
@@ -82,6 +146,37 @@ mod tests {
         assert_eq!(refused(&format!(r#"{{"detail":{detail}}}"#)), [""; 0]);
         assert_eq!(refused(&told(&detail)), [""; 0]);
         assert_eq!(refused(&told(&told(&detail))), [""; 0]);
+        // An answer that was read in part.
+        assert_eq!(refused(&told(&lacks)[..told(&lacks).len() - 6]), [""; 0]);
+        // Without a model, of which the error complains.
+        let nameless = REQUEST.replace(r#""model":"m""#, r#""messages":[]"#);
+        let detail = format!(r#"{{"detail":[{{"loc":["body","model"],"input":{nameless}}}]}}"#);
+        assert_eq!(refused(&detail), [""; 0]);
+    }
+
+    #[test]
+    fn a_member_with_its_value_is_refused_where_no_request_is_around_it() {
+        let told = |message: &str| serde_json::json!({"error": {"message": message}}).to_string();
+        let model = "for model=claude. To drop these, set `drop_params`";
+        let lite = |member: &str| {
+            told(&format!("anthropic does not support parameters: {{{member}}}, {model}"))
+        };
+        let salts = [
+            lite("'cache_salt': 'a1'"),
+            r#"{"errors":{"cache_salt":"unsupported"}}"#.to_owned(),
+            told("Invalid value for 'cache_salt': 'a1'"),
+            "Invalid value for 'cache_salt': 'a1'".to_owned(),
+            format!(r#"{{"errors":{{"cache_salt":"unsupported"}},"input":{REQUEST}}}"#),
+        ];
+        for error in salts {
+            assert_eq!(refused(&error), ["cache_salt"], "{error}");
+        }
+        assert_eq!(
+            refused(&lite("'stream_options': {'continuous_usage_stats': True}")),
+            ["stream_options", "continuous_usage_stats"]
+        );
+        let effort = lite("'reasoning_effort': 'none'");
+        assert!(refuses_member(effort.as_bytes(), "reasoning_effort"));
     }
 
     #[test]
