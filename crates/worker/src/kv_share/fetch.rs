@@ -52,6 +52,8 @@ struct Errand {
     peer: Peer,
     within: Micros,
     pace: Pace,
+    /// Busy peers were asked before: what is left of the time says nothing of one that uses it up.
+    is_retry: bool,
 }
 
 /// What came of asking one peer.
@@ -182,8 +184,7 @@ impl KvShare {
     async fn next_errand(&self, wanted: &Wanted, asked: &[Peer], until: Instant) -> Option<Errand> {
         let peers = self.0.settings.peers.iter().filter(|peer| !asked.contains(peer));
         let others: Vec<Peer> = peers.cloned().collect();
-        let left = Micros::from(until.saturating_duration_since(Instant::now()));
-        timeout_at(until, self.errand(wanted, &others, Some(left))).await.ok()?.ok()
+        timeout_at(until, self.errand(wanted, &others, Some(until))).await.ok()?.ok()
     }
 
     /// Asks one peer, and learns how that went.
@@ -210,19 +211,21 @@ impl KvShare {
         Fetched { blocks: fetch.got, busy: broke.is_some_and(|error| error.is_busy()) }
     }
 
-    /// Whom of these to ask, or why nobody. Where busy peers were asked before, so much of the time is
-    /// `left`.
+    /// Whom of these to ask, or why nobody. Where busy peers were asked before, the time is over at
+    /// `until`.
     async fn errand(
         &self,
         wanted: &Wanted,
         peers: &[Peer],
-        left: Option<Micros>,
+        until: Option<Instant>,
     ) -> Result<Errand, &'static str> {
         let now = self.0.clock.now();
         let missing = self.cost(wanted.missing());
-        let verdict = |missing: Missing, link: &Link, pace: Pace| match left {
+        let is_retry = until.is_some();
+        // Each time with what is left then: looking up takes some of it.
+        let verdict = |missing: Missing, link: &Link, pace: Pace| match until {
             None => judge(missing, link, pace, now),
-            Some(left) => judge_again(missing, link, pace, now, left),
+            Some(until) => judge_again(missing, link, pace, now, left_until(until)),
         };
         let mut good = Vec::new();
         let mut why = "nobody";
@@ -244,7 +247,8 @@ impl KvShare {
                 let peers = several.iter().map(|(peer, _)| peer.clone()).collect();
                 let longest = several.iter().map(|(_, within)| within.get()).max().unwrap_or(0);
                 let half = Duration::from_micros(longest / 2).min(LOOKUP_TIME_MAX);
-                let (peer, held) = self.look_up(wanted, peers, half).await.ok_or("nobody")?;
+                let (peer, held) =
+                    self.look_up(wanted, peers, half, is_retry).await.ok_or("nobody")?;
                 // It may have less than all: is that still worth it?
                 let link = self.beliefs().link(&peer);
                 match verdict(self.cost(held.min(wanted.missing())), &link, pace) {
@@ -253,16 +257,18 @@ impl KvShare {
                 }
             }
         };
-        Ok(Errand { peer, within, pace })
+        Ok(Errand { peer, within, pace, is_retry })
     }
 
     /// Which of these peers has the most of what is missing, and how many blocks; the first that has all
-    /// of it will do. When time is up, the best answer so far counts, and silence is a failure.
+    /// of it will do. When time is up, the best answer so far counts, and silence is a failure, though not
+    /// on a retry.
     async fn look_up(
         &self,
         wanted: &Wanted,
         peers: Vec<Peer>,
         within: Duration,
+        is_retry: bool,
     ) -> Option<(Peer, usize)> {
         let mut silent: BTreeSet<Peer> = peers.iter().cloned().collect();
         let mut asked = JoinSet::new();
@@ -293,7 +299,11 @@ impl KvShare {
         let answered = timeout(within, answers).await;
         if answered.is_err() {
             for peer in &silent {
-                self.give_up_on(peer, &Break::Timeout);
+                if is_retry {
+                    self.0.metrics.rejected(Break::Timeout.reason());
+                } else {
+                    self.give_up_on(peer, &Break::Timeout);
+                }
             }
         }
         best
@@ -313,8 +323,10 @@ impl KvShare {
     fn learn(&self, errand: &Errand, fetch: &Fetch<'_>, took: Micros, broke: Option<&Break>) {
         let now = self.0.clock.now();
         match broke {
-            // Slow, not silent: the next decision knows better.
-            Some(Break::Timeout) if 0 < fetch.bytes => self.0.metrics.rejected("timeout"),
+            // Slow, not silent: the next decision knows better. On a retry it had hardly time.
+            Some(Break::Timeout) if 0 < fetch.bytes || errand.is_retry => {
+                self.0.metrics.rejected("timeout");
+            }
             Some(error) => self.give_up_on(&errand.peer, error),
             None => {}
         }
@@ -472,6 +484,10 @@ impl Drop for Turn<'_> {
         let mut under_way = self.share.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         under_way.remove(&self.key);
     }
+}
+
+fn left_until(until: Instant) -> Micros {
+    Micros::from(until.saturating_duration_since(Instant::now()))
 }
 
 fn count(number: usize) -> u64 {

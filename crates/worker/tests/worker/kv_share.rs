@@ -446,6 +446,45 @@ async fn after_a_busy_peer_another_holder_is_asked() {
     task.abort();
 }
 
+/// Asks a worker that fetches from these, of which the gateway names the busy one, and then has it ask the
+/// silent one alone: how many tokens were cached the first time.
+async fn after_busy_and_silent(worker: &Running, body: &Value, busy: &str, silent: &str) -> u64 {
+    let source = format!("x-overdraft-kv-source: {busy}\r\n");
+    let answer = worker.chat_with(&source, body).await.json();
+    let timeouts = series(worker, "overdraft_kv_blocks_rejected_total", "\"timeout\"").await;
+    assert_eq!(timeouts, 1, "its silence is counted");
+    let mut other = prompt();
+    other["messages"] = user(&"something else, of some length. ".repeat(8));
+    let source = format!("x-overdraft-kv-source: {silent}\r\n");
+    worker.chat_with(&source, &other).await;
+    let barred = series(worker, "overdraft_kv_fetches_passed_over_total", "\"barred\"").await;
+    assert_eq!(barred, 0, "it is asked again");
+    let timeouts = series(worker, "overdraft_kv_blocks_rejected_total", "\"timeout\"").await;
+    assert_eq!(timeouts, 2);
+    answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_silent_in_the_time_that_a_busy_peer_left_is_not_left_alone() {
+    let holder = offering().await;
+    ask(&holder, &prompt()).await;
+    let ((busy, turning_away), (silent, hanging)) = (busy().await, silent().await);
+    let [busy, silent, holder_url] =
+        [busy, silent, holder.address].map(|address| format!("http://{address}"));
+    // Alone it is asked for blocks at once.
+    let settings = shared().fetching_from([busy.as_str(), silent.as_str()]).unwrap();
+    let worker = Running::sharing(slow(), settings).await;
+    assert_eq!(after_busy_and_silent(&worker, &prompt(), &busy, &silent).await, 0);
+    // Beside a holder of part of the prompt both are looked up.
+    let peers = [busy.as_str(), silent.as_str(), holder_url.as_str()];
+    let settings = shared().fetching_from(peers).unwrap();
+    let worker = Running::sharing(slow(), settings).await;
+    let cached = after_busy_and_silent(&worker, &saying(12), &busy, &silent).await;
+    assert!(cached > 256, "{cached} tokens were cached");
+    turning_away.abort();
+    hanging.abort();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_than_three_busy_peers_are_asked_for_one_fetch() {
     let mut peers = Vec::new();
