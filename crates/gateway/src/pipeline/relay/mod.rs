@@ -143,12 +143,11 @@ pub(crate) fn note_left(record: &mut RequestFacts, used: Option<Used>, events: u
     record.completion = record.completion.max(relayed(events));
 }
 
-/// Has a request's record tell what a worker did whose answer ends too early: what it told, and of an answer that it
-/// told nothing of the events that were relayed.
+/// Has a request's record tell what a worker did whose answer ends too early: what it told, and no less of the answer
+/// than the events that were relayed. A dialect may tell of one token at its beginning, and then no more until its end.
 pub(crate) fn note_broken(record: &mut RequestFacts, used: Option<Used>, events: u32) {
     note_used(record, used);
-    let told = record.completion.filter(|told| *told != Tokens::ZERO);
-    record.completion = told.or(relayed(events)).or(record.completion);
+    record.completion = record.completion.max(relayed(events));
 }
 
 /// As many tokens as events were relayed, where any were.

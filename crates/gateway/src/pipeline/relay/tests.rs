@@ -1,11 +1,13 @@
 //! What a watch lets through, whatever the chunks, and what it makes of them.
 
 use bytes::Bytes;
+use overdraft_units::Tokens;
 use proptest::prelude::*;
 
 use super::watch::{Seen, Watch};
-use super::{Fault, Passed, Verdict, readable, whole};
+use super::{Fault, Passed, Verdict, note_broken, readable, whole};
 use crate::dispatch::Used;
+use crate::pipeline::facts::RequestFacts;
 use crate::pipeline::usage::Counts;
 
 const EVENT_BYTES: usize = 4 * 1024;
@@ -109,6 +111,29 @@ fn a_stream_of_several_choices_is_whole_when_all_have_finished() {
         // Said twice, it has finished once.
         feed(&mut watch, &[finish.as_bytes(), finish.as_bytes()]);
         assert_eq!(watch.is_whole(), index == 2);
+    }
+}
+
+#[test]
+fn a_stream_that_broke_off_has_no_fewer_tokens_than_events_were_relayed() {
+    let told = |completion: u32| Used {
+        prompt: Tokens::new(7),
+        cached: None,
+        completion: Tokens::new(completion),
+    };
+    for (told, events, noted) in [
+        // A stream of Messages opens with one token.
+        (Some(told(1)), 500, Some(500)),
+        (Some(told(0)), 3, Some(3)),
+        (Some(told(9)), 3, Some(9)),
+        (None, 3, Some(3)),
+        (Some(told(0)), 0, Some(0)),
+        (None, 0, None),
+    ] {
+        let mut record = RequestFacts::default();
+        note_broken(&mut record, told, events);
+        assert_eq!(record.completion, noted.map(Tokens::new), "{told:?}, {events} events");
+        assert_eq!(record.prompt, told.map(|told| told.prompt));
     }
 }
 
