@@ -214,7 +214,11 @@ impl Driver {
             })?;
             let worker = lease.worker();
             self.account.continued(tokens.len());
-            match self.calls.stream(lease, &call).await {
+            let asked = self.calls.stream(lease, &call).await;
+            if asked.is_err() {
+                self.account.not_continued();
+            }
+            match asked {
                 Ok(stream) => return Ok(stream),
                 Err(CallError::Failed(failed)) => {
                     tried.add(worker);

@@ -41,8 +41,7 @@ pub(super) struct CostAccount {
     scored_by: Option<Path>,
     /// What the target was asked beyond scores.
     target: Vec<Usage>,
-    continued: Option<Tokens>,
-    /// What it has said by now of what it is asked for.
+    /// What it was asked to go on behind, and what it has said by now.
     continuing: Option<Usage>,
     pub(super) served: &'static str,
     closed: bool,
@@ -74,7 +73,6 @@ impl CostAccount {
             scored: Vec::new(),
             scored_by: None,
             target: Vec::new(),
-            continued: None,
             continuing: None,
             served: "target",
             closed: false,
@@ -129,21 +127,28 @@ impl CostAccount {
         }
     }
 
-    /// The target is asked to go on behind so many tokens.
+    /// The target is asked to go on behind so many tokens: it reads all of them. What another worker said before stays.
     pub(super) fn continued(&mut self, tokens: usize) {
-        self.continued = Some(Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX)));
+        self.target.extend(self.continuing.take());
+        let prompt = Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX));
+        self.continuing = Some(Usage { prompt, ..Usage::default() });
+    }
+
+    /// It failed before it said anything, which costs nothing.
+    pub(super) const fn not_continued(&mut self) {
+        self.continuing = None;
     }
 
     /// It has said so much by now.
     pub(super) fn continues(&mut self, used: Option<Used>, count: Tokens) {
-        self.continuing = Some(usage(used, self.continued.unwrap_or_default(), count));
+        let prompt = self.continuing.map_or(Tokens::ZERO, |asked| asked.prompt);
+        self.continuing = Some(usage(used, prompt, count));
     }
 
     /// It said so much then.
     pub(super) fn completed(&mut self, used: Option<Used>, count: Tokens) {
-        self.continuing = None;
-        let prompt = self.continued.take().unwrap_or_default();
-        self.target.push(usage(used, prompt, count));
+        self.continues(used, count);
+        self.target.extend(self.continuing.take());
     }
 
     /// A stream ends before its answer does, because its client has left, for instance: this is what was told.

@@ -119,6 +119,15 @@ async fn a_stream_of_a_cascade_that_ends_early_has_tokens_and_a_cost() {
     call.gone().await;
     pair.has_booked(3, 4 + 50).await;
 
+    // The draft dies, and the client leaves before the target says anything: it has read four tokens.
+    let mut pair = Pair::start(1, priced).await;
+    let (client, call) = pair.half_way().await;
+    call.reset();
+    let call = pair.target().await;
+    drop(client);
+    call.gone().await;
+    pair.has_booked(2, 4 + 40).await;
+
     // The draft dies, and nobody goes on.
     let mut pair = Pair::start(1, priced).await;
     let (mut client, call) = pair.half_way().await;
@@ -126,4 +135,25 @@ async fn a_stream_of_a_cascade_that_ends_early_has_tokens_and_a_cost() {
     call.reset();
     assert_eq!(client.rest().await.1, End::Aborted);
     pair.has_booked(2, 4).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_goes_on_with_no_plain_text_is_in_the_cost_beside_the_next() {
+    let mut pair = Pair::start(2, priced).await;
+    let (mut client, call) = pair.half_way().await;
+    call.reset();
+    let (mut call, other) = pair.either_target().await;
+    call.stream().await;
+    call.chunk(&more("c", 21, "")).await;
+    until_shown(&mut client, "c").await;
+    let unfit = r#"{"id":"t","choices":[{"index":0,"text":"","finish_reason":"tool_calls"}]}"#;
+    call.chunk(&format!("data: {unfit}\n\n")).await;
+    let mut next = pair.targets[other].call().await;
+    next.stream().await;
+    next.chunk(&more("d", 22, "")).await;
+    until_shown(&mut client, "d").await;
+    drop(client);
+    next.gone().await;
+    // One has read four tokens and said one, the other has read that one as well.
+    pair.has_booked(4, 4 + 50 + 60).await;
 }
