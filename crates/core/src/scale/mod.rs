@@ -17,7 +17,7 @@ mod wake;
 use overdraft_units::{Instant, Micros};
 
 pub use self::hold::{Cooldown, Hold};
-pub use self::misses::{MISS_LASTS, Misses};
+pub use self::misses::{MISS_LASTS, MISS_RESTS, MISS_WANTED, Misses};
 pub use self::wake::WakeTurn;
 use crate::fleet::Worker;
 
