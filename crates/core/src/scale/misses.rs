@@ -2,7 +2,7 @@
 //!
 //! A cascade without a draft asks its target at once. What it would have asked counts for a while as one request that
 //! waits, so that the draft's pool wants its first worker. Invariant: a model counts once, however often it is missed:
-//! a miss wakes a pool and enlarges none.
+//! a miss wakes a pool and enlarges none. Each gateway has misses of its own.
 //!
 //! A draft that no worker will ever serve, as one whose name is wrong, must not keep its pool up: what has counted for
 //! long and was never served rests. Once it was served, all begins anew.

@@ -51,7 +51,8 @@ impl Dispatcher {
         waiting
     }
 
-    /// The same with what waits at other gateways.
+    /// The same with what waits at other gateways. A model counts once in each gateway that misses it: all share their
+    /// misses, for autoscalers ask any one of them.
     pub(crate) fn waiting_everywhere(&self, router: &Router) -> BTreeMap<u64, u64> {
         self.wait_queue.everywhere(self.waiting(router))
     }

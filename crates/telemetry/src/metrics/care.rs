@@ -117,7 +117,7 @@ impl CareMetrics {
         );
         registry.register(
             "overdraft_pool_waiting",
-            "Requests that wait at a pool's workers or before them, in any gateway that shares the store; one for a draft that a cascade misses",
+            "Requests that wait at a pool's workers or before them, in any gateway that shares the store; for a draft that a cascade misses, one in each gateway that misses it",
             self.waiting.clone(),
         );
         registry.register(

@@ -10,6 +10,8 @@ use super::{SMALL, TOKENS};
 use crate::care::told;
 use crate::harness::{ANSWER, Gateway, MODEL, NEVER, SOON};
 use crate::mock::Mock;
+use crate::redis::Redis;
+use crate::sharing::place;
 
 /// A target, a worker of the draft that is not up, and a gateway before them.
 struct Asleep {
@@ -117,4 +119,22 @@ async fn the_hook_of_a_draft_is_called_where_its_cascade_misses_it() {
     assert_eq!(call.text(), r#"{"model":"small","held":0}"#);
     call.answer(200, "{}").await;
     told(&asleep.gateway, "overdraft_wakes_total{result=\"answered\"} 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missed_draft_counts_once_in_each_gateway_whichever_is_asked() {
+    let redis = Redis::start(&[]);
+    let shared = |settings: &mut GatewaySettings| place(settings, &redis.url());
+    let mut one = Asleep::start(gate(), shared).await;
+    let mut other = Asleep::start(gate(), shared).await;
+    for _ in 0..2 {
+        one.ask("").await;
+    }
+    for asleep in [&one, &other] {
+        asleep.wakes(0, 1).await;
+    }
+    other.ask("").await;
+    for asleep in [&one, &other] {
+        asleep.wakes(0, 2).await;
+    }
 }
