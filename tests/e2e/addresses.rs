@@ -99,6 +99,8 @@ fn what_a_gateway_does_not_know_is_told_in_its_own_words() {
     let url = format!("http://{}", gateway.address);
     let lost = ["explain", &url, "req_7f3a"];
     refuses(1, &lost, &[&url, "the log has no such request", "hint: `--log FILE`"]);
+    let typo = ["explain", &url, "--prompt", "x", "--model", "typo"];
+    refuses(2, &typo, &["error: the model `typo` does not exist"]);
     let none = ["explain", &url, "--prompt", "x"];
     refuses(2, &none, &["the request names no model", "hint: `--model NAME` names it"]);
 }

@@ -216,10 +216,14 @@ fn read(path: &PathBuf) -> Result<Map<String, Value>, Fault> {
 /// A refusal of the request that is to be explained is its user's mistake; any other says who was asked.
 fn refused(url: &str, status: StatusCode, answer: &[u8], is_named: bool) -> Fault {
     let error = GatewayError::refused(status, answer);
-    let GatewayError::Refused { message: Some(why), .. } = &error else {
+    let GatewayError::Refused { message: Some(why), code, .. } = &error else {
         return error.fault(url);
     };
     match status {
+        // Else the path is not known.
+        StatusCode::NOT_FOUND if code.as_deref() == Some("model_not_found") => {
+            Fault::input(why.as_str())
+        }
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
         | StatusCode::NOT_FOUND

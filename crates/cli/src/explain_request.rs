@@ -28,7 +28,7 @@ pub(crate) fn ask(client: &ViewClient, url: &str, id: &str) -> Result<Value, Fau
     let asked = crate::runtime::runtime()?.block_on(client.view::<Value>(&name));
     asked.map_err(|error| match error {
         // A gateway says what it does not find; most other servers do not.
-        GatewayError::Refused { status: StatusCode::NOT_FOUND, message: Some(_) } => {
+        GatewayError::Refused { status: StatusCode::NOT_FOUND, message: Some(_), .. } => {
             error.fault(url).hint(
                 "`--log FILE` looks in an access log; where `admin.listen` is set, that address alone knows requests",
             )
