@@ -98,7 +98,10 @@ fn what_a_gateway_does_not_know_is_told_in_its_own_words() {
     until("the worker is up", || gateway.ask("GET", "/healthz", "").status == 200);
     let url = format!("http://{}", gateway.address);
     let lost = ["explain", &url, "req_7f3a"];
-    refuses(1, &lost, &[&url, "the log has no such request", "hint: `--log FILE`"]);
+    let says =
+        [url.as_str(), "the log has no such request", "hint: `overdraft explain ID --log FILE`"];
+    refuses(1, &lost, &says);
+    refuses(1, &["top", "--once", "--request", "req_7f3a", &url], &says);
     let typo = ["explain", &url, "--prompt", "x", "--model", "typo"];
     refuses(2, &typo, &["error: the model `typo` does not exist"]);
     let none = ["explain", &url, "--prompt", "x"];

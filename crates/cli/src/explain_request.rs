@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use http::StatusCode;
 use overdraft_dash::views::{Decision, RequestDetail};
 use serde_json::Value;
 
@@ -17,24 +16,15 @@ use crate::fault::Fault;
 use crate::gateway_error::GatewayError;
 use crate::plain_text::plain;
 use crate::tail::Record;
-use crate::view_client::{ViewClient, escaped};
+use crate::view_client::ViewClient;
 
 /// What a gateway knows of a request, as it has it.
 ///
 /// # Errors
 /// Where it cannot be asked, or does not know the request any more.
 pub(crate) fn ask(client: &ViewClient, url: &str, id: &str) -> Result<Value, Fault> {
-    let name = format!("requests/{}", escaped(id));
-    let asked = crate::runtime::runtime()?.block_on(client.view::<Value>(&name));
-    asked.map_err(|error| match error {
-        // A gateway says what it does not find; most other servers do not.
-        GatewayError::Refused { status: StatusCode::NOT_FOUND, message: Some(_), .. } => {
-            error.fault(url).hint(
-                "`--log FILE` looks in an access log; where `admin.listen` is set, that address alone knows requests",
-            )
-        }
-        _ => error.fault(url),
-    })
+    let asked = crate::runtime::runtime()?.block_on(client.request::<Value>(id));
+    asked.map_err(|error| error.fault(url))
 }
 
 /// The same in words.

@@ -26,6 +26,9 @@ pub(crate) enum GatewayError {
         /// The error's name, as in `model_not_found`.
         code: Option<String>,
     },
+    /// A gateway that does not know a request, in its own words.
+    #[error("it answers `404 Not Found`: {0}")]
+    RequestUnknown(String),
     /// An answer that no gateway of this version gives.
     #[error("it answers `{path}` with something else than a gateway does: {why}")]
     Unreadable {
@@ -60,6 +63,16 @@ impl GatewayError {
         Self::Refused { status, message, code }
     }
 
+    /// The same, where a request was asked for. A gateway says what it does not find; most other servers do not.
+    pub(crate) fn of_request(self) -> Self {
+        match self {
+            Self::Refused { status: StatusCode::NOT_FOUND, message: Some(message), .. } => {
+                Self::RequestUnknown(message)
+            }
+            error => error,
+        }
+    }
+
     /// Of an answer to `path`.
     pub(crate) fn unreadable(path: &str, why: String) -> Self {
         Self::Unreadable { path: path.to_owned(), why }
@@ -82,6 +95,9 @@ impl GatewayError {
             }
             Self::Refused { status: StatusCode::NOT_FOUND, .. } => {
                 "give the address of a gateway: where `admin.listen` is set, that one; a worker or another server knows nothing of it"
+            }
+            Self::RequestUnknown(_) => {
+                "`overdraft explain ID --log FILE` looks in an access log; where `admin.listen` is set, that address alone knows requests"
             }
             Self::Refused { .. } | Self::Unreadable { .. } => {
                 "is that a gateway, of this version? `curl URL/version` tells"
@@ -127,6 +143,16 @@ mod tests {
         let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(100_000));
         let long = refused(StatusCode::NOT_FOUND, &long).to_string();
         assert!(long.len() < 500, "{} bytes", long.len());
+    }
+
+    #[test]
+    fn a_request_that_is_not_known_is_told_from_an_address_that_is_no_gateway() {
+        let of =
+            |body: &str| GatewayError::refused(StatusCode::NOT_FOUND, body.as_bytes()).of_request();
+        let lost = of(r#"{"error":{"message":"no such request","code":"not_found"}}"#);
+        check(&lost, "it answers `404 Not Found`: no such request", "--log FILE");
+        let other = of(r#"{"detail":"Not Found"}"#);
+        check(&other, "it answers `404 Not Found`", "give the address of a gateway");
     }
 
     #[test]

@@ -51,6 +51,15 @@ impl ViewClient {
         serde_json::from_slice(&body)
             .map_err(|error| GatewayError::unreadable(&path, error.to_string()))
     }
+
+    /// Asks for one of the last requests by its id.
+    ///
+    /// # Errors
+    /// Says why there is nothing to show.
+    pub(crate) async fn request<T: DeserializeOwned>(&self, id: &str) -> Result<T, GatewayError> {
+        let asked = self.view(&format!("requests/{}", escaped(id))).await;
+        asked.map_err(GatewayError::of_request)
+    }
 }
 
 /// An admin token as a header's value.
@@ -65,7 +74,7 @@ pub(crate) fn token_value(token: &str) -> Result<HeaderValue, Fault> {
 }
 
 /// A name as a part of a path.
-pub(crate) fn escaped(name: &str) -> String {
+fn escaped(name: &str) -> String {
     let mut path = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {

@@ -4,7 +4,7 @@ use overdraft_dash::views::{FleetView, NowView, RequestDetail, RequestsView};
 
 use super::screen::Page;
 use crate::gateway_error::GatewayError;
-use crate::view_client::{ViewClient, escaped};
+use crate::view_client::ViewClient;
 
 /// Requests that are asked for.
 const REQUESTS: usize = 200;
@@ -48,10 +48,7 @@ impl Link {
             Page::Requests => {
                 Shown::Requests(self.client.view(&format!("requests?limit={REQUESTS}")).await?)
             }
-            Page::Why(id) => {
-                let name = format!("requests/{}", escaped(id));
-                Shown::Why(Box::new(self.client.view(&name).await?))
-            }
+            Page::Why(id) => Shown::Why(Box::new(self.client.request(id).await?)),
         };
         Ok(Answer { now, shown })
     }
