@@ -190,7 +190,7 @@ fn a_part_of_a_log_stands_beside_the_same_part() {
     let parts: [(&[&str], u64); 5] = [
         (&["--num-prompts", "2"], 2),
         (&["--warm-up", "2"], 3),
-        (&["--from", "1", "--duration", "2"], 3),
+        (&["--from", "1", "--duration", "3"], 3),
         (&["--from", "1", "--warm-up", "1"], 3),
         (&["--speed", "2", "--warm-up", "1"], 3),
     ];

@@ -37,7 +37,7 @@ pub struct Pacing {
     pub from: Micros,
     /// Requests at most.
     pub requests_max: Option<u64>,
-    /// Sessions that would begin later than this are left out.
+    /// Sessions that would begin then or later are left out.
     pub span: Option<Micros>,
 }
 
@@ -104,7 +104,7 @@ impl Iterator for Paced {
             }
         };
         session.at = self.time(&session);
-        if self.pacing.span.is_some_and(|span| span < session.at.since(Instant::ORIGIN)) {
+        if self.pacing.span.is_some_and(|span| span <= session.at.since(Instant::ORIGIN)) {
             self.left = 0;
             return None;
         }

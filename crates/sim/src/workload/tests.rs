@@ -365,6 +365,9 @@ fn pacing_scales_time_and_never_lengths() {
     let from = Micros::new(10_000_000);
     let later = paced(Pacing { from, span: Some(from), ..Pacing::default() });
     assert!((70..130).contains(&later.len()), "ten seconds at ten a second: {}", later.len());
+    let span = Some(Micros::new(at(&all[7])));
+    let before = paced(Pacing { span, ..Pacing::default() });
+    assert_eq!(before, all[..7], "what would begin at the end itself is left out");
 }
 
 #[test]
