@@ -89,7 +89,7 @@ enum Ended {
     Answered,
     /// A turn got no answer.
     Unanswered,
-    /// Its next turn would be due after the end of the load.
+    /// Its first or next turn would be due after the end of the load.
     Over,
 }
 
@@ -173,9 +173,6 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
                 let next = sessions.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(session) = next.transpose()? else { return Ok(()) };
                 let at = begins.at(&session);
-                if shared.plan.is_over(at) {
-                    return Ok(());
-                }
                 match Arc::clone(&shared).visit(session, at).await {
                     Ended::Answered => {}
                     Ended::Unanswered => sleep(Duration::from(begins.refused_wait)).await,
@@ -214,7 +211,7 @@ impl Shared {
         (!self.plan.is_over(now)).then_some(Begins { now, is_timed, refused_wait })
     }
 
-    /// One session, from its first turn, which is due at `at`, to its last or to the end of the load.
+    /// One session that begins at `at`, to its last turn or to the end of the load.
     async fn visit(self: Arc<Self>, session: Session, at: Instant) -> Ended {
         let mut answers = Answers::new();
         let mut due = at;
@@ -227,8 +224,7 @@ impl Shared {
         };
         for (place, turn) in (1..).zip(&session.turns) {
             due = due + turn.think;
-            // That a session begins in time has been seen to.
-            if 1 < place && self.plan.is_over(due) {
+            if self.plan.is_over(due) {
                 return Ended::Over;
             }
             let wait = due.since(self.clock.now());

@@ -264,10 +264,10 @@ async fn users_of_a_timed_loop_begin_nothing_after_the_end() {
     }
 }
 
-/// A recorded session of an agent: its first ten requests follow each other, the others come hours apart.
-fn agent() -> tempfile::NamedTempFile {
+/// A recorded session of an agent: forty requests with these seconds before them.
+fn agent(think: impl Fn(u32) -> u32) -> tempfile::NamedTempFile {
     let request = |number: u32| {
-        let think = if number < 10 { 0 } else { 7_200 };
+        let think = think(number);
         format!("{{\"in\":70,\"out\":4,\"hash_ids\":[{number}],\"think_time\":{think}}}")
     };
     let requests: Vec<String> = (0..40).map(request).collect();
@@ -280,7 +280,8 @@ fn agent() -> tempfile::NamedTempFile {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_began_in_time_ask_nothing_after_the_end() {
     let endpoint = Endpoint::start(PROMPT).await;
-    let trace = agent();
+    // The first ten requests follow each other, the others come hours apart.
+    let trace = agent(|number| if number < 10 { 0 } else { 7_200 });
     let recorded = format!("claude:{}", trace.path().display());
     let generated = "chat:turns=100,spread=0,think=0,common=8,question=5,rate=1000000";
     for pace in [Loop::Open, users(1)] {
@@ -294,6 +295,20 @@ async fn sessions_that_began_in_time_ask_nothing_after_the_end() {
             assert_eq!(told.unasked, 0, "{pace:?} {workload}");
             assert!(recorder.samples().iter().all(|sample| due(sample) < until), "{workload}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_first_turn_is_due_after_the_end_asks_nothing() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let trace = agent(|_| 2);
+    let recorded = format!("claude:{}", trace.path().display());
+    for pace in [Loop::Open, users(1)] {
+        let mut plan = plan(endpoint.target(), pace);
+        plan.until = Some(Micros::new(1_000_000));
+        let (recorder, progress) = send(plan, &recorded, so_many(100)).await;
+        assert_eq!((progress.ended(), recorder.samples().len()), (0, 0), "{pace:?}");
+        assert_eq!(summary(&recorder).unasked, 0, "{pace:?}");
     }
 }
 

@@ -185,9 +185,7 @@ impl<'a> Simulation<'a> {
         if let Some(session) = self.sessions.next().transpose()? {
             let is_timed = matches!(self.scenario.pace, Pace::Timed(_));
             let at = if is_timed { at.max(session.at) } else { at };
-            if !self.is_over(at) {
-                self.admit(session, at);
-            }
+            self.admit(session, at);
         }
         Ok(())
     }
@@ -197,10 +195,14 @@ impl<'a> Simulation<'a> {
         self.scenario.until.is_some_and(|until| Instant::ORIGIN + until <= at)
     }
 
+    /// A session begins, unless its first turn would be due after the end.
     fn admit(&mut self, session: Session, at: Instant) {
         let think = session.turns.first().map_or(Micros::ZERO, |turn| turn.think);
-        let visit = self.visits.add(Visit::new(session));
-        self.agenda.enter(at + think, Event::Due(visit));
+        let due = at + think;
+        if !self.is_over(due) {
+            let visit = self.visits.add(Visit::new(session));
+            self.agenda.enter(due, Event::Due(visit));
+        }
     }
 
     /// Lets the next thing happen; false when nothing is left.

@@ -181,6 +181,30 @@ fn sessions_that_began_in_time_ask_nothing_after_the_end() {
 }
 
 #[test]
+fn sessions_whose_first_turn_is_due_after_the_end_are_left_out() {
+    let mut scenario = scenario(1);
+    scenario.until = Some(Micros::new(10_000_000));
+    let load = "chat:common=0,question=50,output=20,spread=0,turns=2,think=0,rate=1";
+    // Those that begin in the last five seconds are still thinking at the end.
+    let late = || -> Sessions {
+        Box::new(sessions(load, 40).map(|session| {
+            session.map(|mut session| {
+                session.turns[0].think = Micros::new(5_000_000);
+                session
+            })
+        }))
+    };
+    for pace in [Pace::Open, Pace::Closed(2), Pace::Timed(2)] {
+        scenario.pace = pace;
+        let told = run(&scenario, late());
+        let samples = told.recorder.samples();
+        assert!(!samples.is_empty(), "{pace:?}");
+        assert!(samples.iter().all(|sample| due(sample) < 10_000_000), "{pace:?}");
+        assert_eq!(told.recorder.unasked, 0, "{pace:?}");
+    }
+}
+
+#[test]
 fn a_warm_up_is_computed_and_not_counted_and_stages_are_told_apart() {
     let mut ladder = Ladder::parse("5,20:20s").unwrap();
     ladder.warm_up = Some(Rung::warm_up("10:20s").unwrap());
