@@ -13,10 +13,17 @@ const OF_EVERY_REQUEST: [&[u8]; 3] = [b"model", b"messages", b"prompt"];
 struct Scope {
     /// It has a member that every request has.
     is_request: bool,
-    /// It has the member, with a value.
-    has_member: bool,
-    /// An object within it has the member and is no request, as `stream_options`.
-    has_member_within: bool,
+    member: Member,
+}
+
+/// Where an object has the member with a value, the farther in the greater.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Member {
+    #[default]
+    Nowhere,
+    Here,
+    /// In an object within it that is no request, as `stream_options`.
+    Within,
 }
 
 /// Whether an error names `member`, in lower case, in another way than by repeating the request.
@@ -39,7 +46,7 @@ pub fn refuses_member(error: &[u8], member: &str) -> bool {
         let rest = &lower[at..];
         if let Some(after) = rest.strip_prefix(member.as_bytes()) {
             match open.last_mut() {
-                Some(scope) if is_repeated(after) => scope.has_member = true,
+                Some(scope) if is_repeated(after) => scope.member = scope.member.max(Member::Here),
                 _ => return true,
             }
         }
@@ -71,10 +78,12 @@ fn closes_refusal(open: &mut Vec<Scope>) -> bool {
     }
     match open.last_mut() {
         Some(outer) => {
-            outer.has_member_within |= closed.has_member;
-            closed.has_member_within
+            if closed.member == Member::Here {
+                outer.member = Member::Within;
+            }
+            closed.member == Member::Within
         }
-        None => closed.has_member || closed.has_member_within,
+        None => closed.member != Member::Nowhere,
     }
 }
 
