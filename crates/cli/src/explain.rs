@@ -328,6 +328,14 @@ mod tests {
     }
 
     #[test]
+    fn a_model_that_a_gateway_does_not_know_is_the_requests_fault() {
+        let says = "the model `typo` does not exist";
+        let body = format!(r#"{{"error":{{"message":"{says}","code":"model_not_found"}}}}"#);
+        let fault = refused(GATEWAY, StatusCode::NOT_FOUND, body.as_bytes(), true);
+        assert_eq!(format!("{fault:?}"), format!("{:?}", Fault::input(says)));
+    }
+
+    #[test]
     fn a_gateway_and_a_request_are_told_from_each_other() {
         let of = |words: &[&str]| {
             let arguments = typed(words);
