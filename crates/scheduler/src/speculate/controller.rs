@@ -12,17 +12,17 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros};
 
 use super::acceptance::DEPTH_MAX;
-use super::allot::{Allotment, Drafter, Field, Grant, Market, Outlook, Prospect, Rate};
+use super::admission_cost::{Beginnings, Reading};
+use super::allocation::{Allotment, Drafter, Field, Grant, Market, Outlook, Prospect, Rate};
 use super::confidence::{Confidence, Pursuit};
 use super::costs::{GuessPrice, Nanos, Pass, StepCosts, float};
 use super::facts::{Decision, Load, Reason, Trial};
-use super::kinds::{Kinds, Terms};
 use super::policy::Policy;
 use super::prices::{Prices, Ran};
 use super::probe::{PROBE_OFF_DEPTH, Probe};
+use super::text_classes::{Terms, TextClasses};
 use super::threshold::{Measure, Threshold};
-use super::turnover::{Beginnings, Reading};
-use super::worth::Worth;
+use super::worth::BenefitAverage;
 use crate::batch::DraftRoom;
 use overdraft_units::Ratio;
 
@@ -70,7 +70,7 @@ pub struct Controller {
     pace: Option<Rate>,
     /// Steps with guesses since the last without.
     unpinned: u64,
-    kinds: Kinds,
+    classes: TextClasses,
     threshold: Threshold,
     /// How deep the draft model may go.
     model_depth: usize,
@@ -85,7 +85,7 @@ pub struct Controller {
     /// Steps in a row that wanted it lower.
     lower: u64,
     /// What it brings of late beside others.
-    worth: Worth,
+    benefit: BenefitAverage,
     preemptions: u64,
     pressed: Option<Instant>,
     /// The last step without guesses because they were out of place.
@@ -106,7 +106,7 @@ impl Controller {
             reading: Reading::default(),
             pace: None,
             unpinned: 0,
-            kinds: Kinds::default(),
+            classes: TextClasses::default(),
             threshold: Threshold::new(),
             model_depth: 0,
             depth: 0,
@@ -116,7 +116,7 @@ impl Controller {
             steps: 0,
             changed_at: 0,
             lower: 0,
-            worth: Worth::default(),
+            benefit: BenefitAverage::default(),
             preemptions: 0,
             pressed: None,
             guarded_at: 0,
@@ -168,7 +168,7 @@ impl Controller {
 
     /// The share of tried tokens that were right, by drafter; none before any was tried.
     pub fn acceptance(&self, drafter: Drafter) -> Ratio {
-        self.kinds.mean(drafter)
+        self.classes.mean(drafter)
     }
 
     /// What steps cost, as far as is known.
@@ -184,12 +184,12 @@ impl Controller {
                 self.reading.emit(trial.right as u64 + 1);
             }
         }
-        self.kinds.observe(trial);
+        self.classes.observe(trial);
     }
 
     /// Takes note of whether a guess of the draft model was right, verified or not, where all before it were.
     pub fn calibrate(&mut self, class: u64, confidence: Confidence, right: bool) {
-        self.kinds.calibrate(class, confidence, right);
+        self.classes.calibrate(class, confidence, right);
     }
 
     /// Takes note of a draft that was used, for rules that go by those.
@@ -251,7 +251,7 @@ impl Controller {
         let reading = self.reading.each(decodes);
         let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
         let terms = Terms { depth_max: self.depth_max, asks_model: self.considers_model(decodes) };
-        let outlooks = self.kinds.outlooks(prospects, terms);
+        let outlooks = self.classes.outlooks(prospects, terms);
         self.pace = None;
         let grants = match self.policy.clone() {
             Policy::Off => field.even(&outlooks, 0),
@@ -297,7 +297,7 @@ impl Controller {
                 return Pursuit::fixed(grant.depth);
             }
             let most = if is_ample { prospect.model.min(self.depth_max) } else { grant.depth };
-            let reliance = self.kinds.reliance(prospect.class);
+            let reliance = self.classes.reliance(prospect.class);
             if reliance.says_nothing() && !self.steps.is_multiple_of(CONFIDENCE_EVERY_STEPS) {
                 return Pursuit::fixed(grant.depth);
             }
@@ -354,7 +354,7 @@ impl Controller {
         self.lower = if wanted < self.model_depth { self.lower + 1 } else { 0 };
         if self.considers_model(field.decodes) && 1 < field.decodes {
             let gain = free.gain_over(&market.best(0));
-            self.worth.observe(self.steps, gain, self.model_depth == 0);
+            self.benefit.observe(self.steps, gain, self.model_depth == 0);
         }
         let settled = self.changes == 0 || DWELL_STEPS <= self.steps - self.changed_at;
         let (mut grants, mut pace) = (free.grants.clone(), free.rate);
@@ -367,7 +367,7 @@ impl Controller {
             let pays = match (begins, alone) {
                 (true, _) if goes_on => free.exceeds(&capped, 0.0),
                 (true, true) => settled && free.exceeds(&capped, BEGIN_HUNDREDTHS),
-                (true, false) => settled && self.worth.begins(),
+                (true, false) => settled && self.benefit.begins(),
                 (false, _) => settled && free.exceeds(&capped, DEEPER_HUNDREDTHS),
             };
             if pays {
@@ -376,7 +376,7 @@ impl Controller {
                 (grants, pace) = (capped.grants, capped.rate);
             }
         } else if DWELL_STEPS <= self.lower
-            && (0 < wanted || field.decodes == 1 || self.worth.ends())
+            && (0 < wanted || field.decodes == 1 || self.benefit.ends())
         {
             self.change(wanted, Reason::PaysLess);
         }
@@ -407,7 +407,7 @@ impl Controller {
     /// Whether the draft model may guess in this step. For many sequences it takes a while to tell, so not in every
     /// step is it asked whether it should begin.
     fn considers_model(&self, decodes: u32) -> bool {
-        let is_off = self.model_depth == 0 && !self.worth.is_wanted() && 0 < self.changes;
+        let is_off = self.model_depth == 0 && !self.benefit.is_wanted() && 0 < self.changes;
         let may_spare = self.policy == Policy::Goodput && !self.is_interrupted();
         let spares = may_spare && is_off && CONSIDER_ALWAYS_MOST < decodes;
         !spares || self.steps.is_multiple_of(CONSIDER_EVERY_STEPS)
@@ -477,7 +477,7 @@ impl Controller {
         let Some((place, one)) = costs_least else {
             return grants;
         };
-        let expected = self.kinds.first_of_model();
+        let expected = self.classes.first_of_model();
         let displaced = field.tokens_of(&grants[place], &outlooks[place]);
         self.probe.look(field, one.backlog, displaced, expected);
         if self.probe.take_step() {

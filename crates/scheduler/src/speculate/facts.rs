@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use overdraft_units::Tokens;
 
-use super::allot::{Drafter, Grant};
+use super::allocation::{Drafter, Grant};
 use super::confidence::Pursuit;
 use crate::batch::DraftRoom;
 use overdraft_units::Ratio;

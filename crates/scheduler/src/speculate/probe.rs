@@ -3,7 +3,7 @@
 //! While it is off there is no new evidence about it, so it is tried on one sequence now and then,
 //! within a small share of the time. The controller chooses the sequence.
 
-use super::allot::Field;
+use super::allocation::Field;
 use super::costs::Nanos;
 use overdraft_units::Ratio;
 

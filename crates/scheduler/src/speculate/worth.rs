@@ -8,9 +8,9 @@
 use super::costs::float;
 
 /// Time constant of the average, in steps.
-const WORTH_MEMORY: f64 = 32.0;
+const BENEFIT_MEMORY: f64 = 32.0;
 /// Maximum benefit of one step, in hundredths, so that the benefit under another load fades soon.
-const WORTH_MOST: f64 = 20.0;
+const BENEFIT_MOST: f64 = 20.0;
 /// Minimum benefit, in hundredths, to switch on: its first prefill costs a few steps.
 const BEGIN_HUNDREDTHS: f64 = 5.0;
 /// Lower bound of that minimum, in hundredths, which falls the longer the benefit lasts.
@@ -25,7 +25,7 @@ const STANDS_FOR_MOST: u64 = 4;
 
 /// What the draft model would have brought in steps of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Worth {
+pub(super) struct BenefitAverage {
     /// Hundredths of what comes without it.
     hundredths: f64,
     /// The last step that asked.
@@ -34,12 +34,12 @@ pub(super) struct Worth {
     wanted: u64,
 }
 
-impl Worth {
+impl BenefitAverage {
     /// In this step it brings so many hundredths, or would if it were not `off`.
     pub(super) fn observe(&mut self, step: u64, hundredths: f64, off: bool) {
         let before = core::mem::replace(&mut self.asked_at, step);
-        let part = float(step.saturating_sub(before).min(STANDS_FOR_MOST)) / WORTH_MEMORY;
-        self.hundredths += (hundredths.min(WORTH_MOST) - self.hundredths) * part;
+        let part = float(step.saturating_sub(before).min(STANDS_FOR_MOST)) / BENEFIT_MEMORY;
+        self.hundredths += (hundredths.min(BENEFIT_MOST) - self.hundredths) * part;
         let is_wanted = off && WANTED_HUNDREDTHS <= self.hundredths;
         self.wanted = if is_wanted { self.wanted + 1 } else { 0 };
     }
@@ -68,11 +68,11 @@ mod tests {
 
     /// Steps until it begins, where one step in so many brings these hundredths and the others nothing.
     fn begins_after(one_in: u64, hundredths: f64) -> Option<u64> {
-        let mut worth = Worth::default();
+        let mut benefit = BenefitAverage::default();
         (1..1_000_u64).find(|step| {
             let brings = if step % one_in == 0 { hundredths } else { 0.0 };
-            worth.observe(*step, brings, true);
-            worth.begins()
+            benefit.observe(*step, brings, true);
+            benefit.begins()
         })
     }
 
@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn what_brought_much_under_another_load_is_soon_forgotten() {
-        let mut worth = Worth::default();
-        (1..=100).for_each(|step| worth.observe(step, 80.0, false));
-        assert!(!worth.ends());
+        let mut benefit = BenefitAverage::default();
+        (1..=100).for_each(|step| benefit.observe(step, 80.0, false));
+        assert!(!benefit.ends());
         // Asked one step in four.
-        (26..=100).for_each(|asked| worth.observe(4 * asked, 0.0, true));
-        assert!(worth.ends() && !worth.is_wanted(), "{worth:?}");
+        (26..=100).for_each(|asked| benefit.observe(4 * asked, 0.0, true));
+        assert!(benefit.ends() && !benefit.is_wanted(), "{benefit:?}");
     }
 }

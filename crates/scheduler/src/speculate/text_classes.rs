@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
-use super::allot::{Drafter, Outlook, Prospect};
+use super::allocation::{Drafter, Outlook, Prospect};
 use super::confidence::{Calibration, Confidence, Reliance};
 use super::facts::Trial;
 use overdraft_units::Ratio;
@@ -18,14 +18,14 @@ pub const CLASSES_MAX: usize = 64;
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kinds {
-    all: Kind,
-    each: BTreeMap<u64, Kind>,
+pub(super) struct TextClasses {
+    all: TextClass,
+    each: BTreeMap<u64, TextClass>,
 }
 
 /// What was seen of one kind of text.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kind {
+struct TextClass {
     seen: [Acceptance; 2],
     sure: Calibration,
 }
@@ -39,9 +39,9 @@ pub(super) struct Terms {
     pub(super) asks_model: bool,
 }
 
-impl Kinds {
+impl TextClasses {
     /// The kind itself where there is room for it, and what is known of all.
-    fn of(&mut self, class: u64) -> (&mut Kind, Option<&mut Kind>) {
+    fn of(&mut self, class: u64) -> (&mut TextClass, Option<&mut TextClass>) {
         let room = self.each.len() < CLASSES_MAX || self.each.contains_key(&class);
         (&mut self.all, room.then(|| self.each.entry(class).or_default()))
     }
@@ -102,7 +102,7 @@ impl Kinds {
     }
 }
 
-impl Kind {
+impl TextClass {
     fn pooled(&self) -> [Chances; 2] {
         self.seen.map(|seen| seen.pooled())
     }
