@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Micros};
+use overdraft_units::{Instant, Ratio};
 
 use super::acceptance::DEPTH_MAX;
 use super::admission_cost::{Beginnings, Reading};
@@ -17,6 +17,7 @@ use super::allocation::{Allotment, Drafter, Field, Grant, Market, Outlook, Prosp
 use super::confidence::{Confidence, Pursuit};
 use super::costs::{GuessPrice, Nanos, Pass, StepCosts, float};
 use super::facts::{Decision, Load, Reason, Trial};
+use super::guard::Guard;
 use super::policy::Policy;
 use super::prices::{Prices, Ran};
 use super::probe::{PROBE_OFF_DEPTH, Probe};
@@ -24,7 +25,6 @@ use super::text_classes::{Terms, TextClasses};
 use super::threshold::{Measure, Threshold};
 use super::worth::BenefitAverage;
 use crate::batch::DraftRoom;
-use overdraft_units::Ratio;
 
 /// Exploration: one step in this many goes one deeper for one sequence (2 %).
 pub const PROBE_EVERY_STEPS: u64 = 50;
@@ -52,10 +52,6 @@ const BEGIN_HUNDREDTHS: f64 = 3.0;
 const DEEPER_HUNDREDTHS: f64 = 1.0;
 /// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
 const DWELL_STEPS: u64 = 8;
-/// KV cache use above which nothing is drafted.
-const CACHE_FULL: Ratio = Ratio::percent(95);
-/// Time after a preemption during which nothing is drafted.
-const PREEMPTION_ECHO: Micros = Micros::new(1_000_000);
 
 /// The controller of one engine.
 #[derive(Clone, Debug)]
@@ -86,8 +82,7 @@ pub struct Controller {
     lower: u64,
     /// What it brings of late beside others.
     benefit: BenefitAverage,
-    preemptions: u64,
-    pressed: Option<Instant>,
+    guard: Guard,
     /// The last step without guesses because they were out of place.
     guarded_at: u64,
     probe: Probe,
@@ -117,8 +112,7 @@ impl Controller {
             changed_at: 0,
             lower: 0,
             benefit: BenefitAverage::default(),
-            preemptions: 0,
-            pressed: None,
+            guard: Guard::default(),
             guarded_at: 0,
             probe: Probe::default(),
         }
@@ -339,7 +333,7 @@ impl Controller {
         outlooks: &[Outlook],
         prospects: &[Prospect<'_>],
     ) -> Vec<Grant> {
-        if let Some(reason) = self.guard(now, load, field) {
+        if let Some(reason) = self.guard.objection(now, load, field) {
             self.guarded_at = self.steps;
             self.lookup_depth = 0;
             self.change(0, reason);
@@ -427,23 +421,6 @@ impl Controller {
         let lost = float(self.unpinned) * PLAIN_LOSES_HUNDREDTHS;
         let soon = || asks && !free.exceeds(&market.best(0), lost);
         PLAIN_EVERY_STEPS <= self.unpinned || PLAIN_SOON_STEPS <= self.unpinned && soon()
-    }
-
-    /// Whether guesses are out of place, however good they are.
-    fn guard(&mut self, now: Instant, load: &Load, field: &Field<'_>) -> Option<Reason> {
-        if self.preemptions < load.preemptions {
-            self.preemptions = load.preemptions;
-            self.pressed = Some(now);
-        }
-        let pressed = self.pressed.is_some_and(|then| now.since(then) < PREEMPTION_ECHO);
-        if pressed || CACHE_FULL < load.held {
-            return Some(Reason::CacheFull);
-        }
-        // Twice the rows for less than half as much again: memory is the limit, and rows are free.
-        let rows = field.decodes + field.prefill;
-        let (one, two) = (field.costs.verify.at(rows), field.costs.verify.at(2 * rows));
-        let bound = one.saturating_add(one / 2) <= two;
-        (0 < load.waiting && bound).then_some(Reason::Queue)
     }
 
     /// Now and then one sequence goes one deeper than the rest, or nothing would be learnt of it.

@@ -17,6 +17,7 @@
 //! | Threshold rules                    | `threshold.rs`      |
 //! | Controller of the draft depth      | `controller.rs`     |
 //! | Controller interface               | `facts.rs`          |
+//! | Reasons to draft nothing           | `guard.rs`          |
 //! | Draft model probing                | `probe.rs`          |
 //! | Average benefit of the draft model | `worth.rs`          |
 //! | Prompt lookup (n-gram) drafting    | `lookup.rs`         |
@@ -30,6 +31,7 @@ mod confidence;
 mod controller;
 mod costs;
 mod facts;
+mod guard;
 mod lookup;
 mod policy;
 mod prices;
