@@ -54,13 +54,13 @@ pub use self::pipeline::jwt::issuer_keys;
 pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
 use self::server::{Face, Gateway, GatewayService, serve_operators};
 pub use self::settings::{
-    AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
-    CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, CompressionSettings, CorsSettings,
-    Credentials, DashboardSettings, DnsPatience, DnsSettings, Door, Each, FileSettings,
-    GatewayError, GatewaySettings, GenAi, HeaderPattern, HeaderSettings, IsolationSettings,
-    JwtAlgorithm, JwtSettings, KEYS_MAX, KeyDigest, KeySetPlace, KeySetSettings, KeySettings,
-    KubernetesSettings, KvEvents, Labels, Limits, MemorySource, ModelSettings, NoticeSettings,
-    PlaceError, Pool, PriceSettings, ProbeSettings, RequestBounds, ResponsesSettings, RestartHook,
+    AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, CascadeLog,
+    CascadeLogEntry, CascadeSettings, Cloud, CompressionSettings, CorsSettings, Credentials,
+    DashboardSettings, DnsPatience, DnsSettings, Door, Each, FileSettings, GatewayError,
+    GatewaySettings, GenAi, HeaderPattern, HeaderSettings, IsolationSettings, JwtAlgorithm,
+    JwtSettings, KEYS_MAX, KeyDigest, KeySetPlace, KeySetSettings, KeySettings, KubernetesSettings,
+    KvEvents, Labels, Limits, Maintenance, MemorySource, ModelSettings, NoticeSettings, PlaceError,
+    Pool, PriceSettings, ProbeSettings, RequestBounds, ResponsesSettings, RestartHook,
     RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,
     Source, SourceError, StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
     TokenizerPlace, Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings,

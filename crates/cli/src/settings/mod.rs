@@ -5,14 +5,14 @@
 
 mod admission;
 mod cache;
-mod care;
 mod cascade;
 mod jwt;
 mod keys;
+mod maintenance;
 mod prices;
 mod routing;
-mod sharing;
 mod sources;
+mod store;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
@@ -21,8 +21,9 @@ mod workers;
 
 pub(crate) use self::cascade::cascade;
 pub(crate) use self::prices::of_tokens;
-pub(crate) use self::sharing::store;
+pub(crate) use self::store::store;
 pub(crate) use self::workers::{worker, workers};
+
 use std::sync::Arc;
 
 use overdraft_config::{self as config, Config};
@@ -51,13 +52,13 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.retry = retry(config.retry);
     settings.resume = resume(config.resume);
     settings.hedging = hedging(config.hedging);
-    settings.breaker = sharing::breaker(config.breaker);
+    settings.breaker = store::breaker(config.breaker);
     settings.store = store(&config.store);
     settings.cache = cache::cache(&config.cache);
     settings.responses = cache::responses(&config.responses);
     settings.isolation = cache::isolation(&config.isolation);
     settings.routing = routing::routing(&config.routing, &config.timeouts, &config.models);
-    care::wakes(&config.models, &mut settings.routing);
+    maintenance::wakes(&config.models, &mut settings.routing);
     settings.cascade_state.clone_from(&config.cascade_state);
     settings.cascades = cascade::cascades(&config.cascades);
     settings.canaries = cascade::canaries(&config.canaries);
@@ -79,9 +80,9 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.headers = headers(&config.headers);
     settings.prices = prices::prices(&config.prices);
     settings.tracing = tracing::tracing(&config.tracing);
-    settings.scaling = care::scaling(&config.scaling);
-    settings.repair = care::repair(&config.fragmentation);
-    settings.warm_up = care::warm_up(&config.warm_up);
+    settings.scaling = maintenance::scaling(&config.scaling);
+    settings.repair = maintenance::repair(&config.fragmentation);
+    settings.warm_up = maintenance::warm_up(&config.warm_up);
     settings
 }
 

@@ -90,7 +90,7 @@ fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
         cache: own.cache.map(super::cache::reuse),
         revision: own.revision.clone(),
         fallback: own.fallback.clone(),
-        // Said with the care for workers.
+        // `maintenance::wakes` adds it.
         wake: None,
         passed: passed(own.dialects),
         tokenizer: match &own.tokenizer {

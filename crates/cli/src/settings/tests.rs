@@ -275,10 +275,10 @@ fn routing_arrives_with_what_models_say_differently() {
     assert_eq!(own.passed, [Dialect::Responses]);
     let [_, Source::Dns(dns)] = settings.discovery.as_slice() else { panic!("{settings:?}") };
     assert_eq!(
-        (dns.each.traits.cache_salt, dns.each.care.warm_up),
+        (dns.each.traits.cache_salt, dns.each.maintenance.warm_up),
         (SaltPolicy::Untold, WarmUp::Always)
     );
-    let Some(RestartHook::Webhook(hook)) = &dns.each.care.restart else { panic!("{dns:?}") };
+    let Some(RestartHook::Webhook(hook)) = &dns.each.maintenance.restart else { panic!("{dns:?}") };
     assert_eq!(hook.place, Template::new("http://{host}:7/restart"));
     assert_eq!(settings.termination.expect("it is set").workers, ["a"]);
 }
@@ -386,7 +386,7 @@ fn whose_tokens_are_believed_arrives() {
 }
 
 #[test]
-fn scaling_and_care_arrive() {
+fn scaling_and_maintenance_arrive() {
     let config = config(
         "workers:\n  - url: http://a:1\n    warm_up: true\n    memory: {url: 'http://a:9400/metrics', \
          labels: {gpu: '0'}, interval: 5s}\n    restart: {supervise: {url: 'http://a:7', token: t}}\n\
@@ -412,16 +412,21 @@ fn scaling_and_care_arrive() {
     let warm_up = &settings.warm_up;
     assert_eq!((&warm_up.prompt[..], warm_up.tokens), ("hi", 2));
     let [one, other] = &settings.workers[..] else { panic!("two workers") };
-    assert_eq!((one.care.warm_up, other.care.warm_up), (WarmUp::Always, WarmUp::AfterRepair));
-    let memory = one.care.memory.as_ref().expect("it is set");
+    assert_eq!(
+        (one.maintenance.warm_up, other.maintenance.warm_up),
+        (WarmUp::Always, WarmUp::AfterRepair)
+    );
+    let memory = one.maintenance.memory.as_ref().expect("it is set");
     assert_eq!(memory.place.to_string(), "http://a:9400/metrics");
     assert_eq!(memory.labels, [("gpu".to_owned(), "0".to_owned())]);
-    let Some(RestartHook::Webhook(hook)) = &one.care.restart else { panic!("it is told") };
+    let Some(RestartHook::Webhook(hook)) = &one.maintenance.restart else { panic!("it is told") };
     assert_eq!(hook.place.to_string(), "http://a:7/restart");
-    assert!(!format!("{:?}", one.care).contains("\"t\""), "a token is never shown");
-    let Some(RestartHook::Command { argv, .. }) = &other.care.restart else { panic!("it runs") };
+    assert!(!format!("{:?}", one.maintenance).contains("\"t\""), "a token is never shown");
+    let Some(RestartHook::Command { argv, .. }) = &other.maintenance.restart else {
+        panic!("it runs")
+    };
     assert_eq!(argv[0], "systemctl");
-    let names = &other.care.memory.as_ref().expect("it is set").names;
+    let names = &other.maintenance.memory.as_ref().expect("it is set").names;
     assert_eq!((names.used.as_deref(), names.total.as_deref()), (Some("u"), Some("t")));
 }
 

@@ -6,7 +6,7 @@ use overdraft_gateway::{
     Each, KvEvents, StreamOptions, Template, Token, WorkerSettings, WorkerTraits,
 };
 
-use super::{cache, care, tls};
+use super::{cache, maintenance, tls};
 
 /// The workers with a fixed address.
 pub(crate) fn workers(config: &Config) -> Vec<WorkerSettings> {
@@ -31,7 +31,8 @@ pub(crate) fn worker(configured: &config::Worker) -> WorkerSettings {
         serves: configured.serves.clone(),
     };
     let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
-    worker.care = care::care(memory, restart, configured.warm_up, care::place);
+    worker.maintenance =
+        maintenance::of_worker(memory, restart, configured.warm_up, maintenance::place);
     worker
 }
 
@@ -79,6 +80,8 @@ pub(super) fn each(configured: &config::Each) -> Each {
             sequences_max: configured.max_num_seqs,
             serves: configured.serves.clone(),
         },
-        care: care::care(memory, restart, configured.warm_up, |text| Template::new(text)),
+        maintenance: maintenance::of_worker(memory, restart, configured.warm_up, |text| {
+            Template::new(text)
+        }),
     }
 }

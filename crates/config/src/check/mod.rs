@@ -11,7 +11,6 @@ macro_rules! path {
 mod admission;
 mod cache;
 mod canaries;
-mod care;
 mod cascade;
 mod cors;
 mod dashboard;
@@ -21,6 +20,7 @@ mod headers;
 mod http2;
 mod jwt;
 mod keys;
+mod maintenance;
 mod responses;
 mod served;
 mod speculation;
@@ -71,7 +71,7 @@ pub(crate) fn check(
     keys::check(config, &mut findings);
     jwt::check(config, &mut findings);
     admission::check(config, &mut findings);
-    care::care(config, &mut findings);
+    maintenance::check(config, &mut findings);
     cascade::check(config, needed, &mut findings);
     canaries::check(config, needed, &mut findings);
     cache::check(config, &mut findings);

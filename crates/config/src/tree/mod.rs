@@ -8,7 +8,6 @@ mod admin;
 mod admission;
 mod cache;
 mod canaries;
-mod care;
 mod cascade;
 mod compression;
 mod cors;
@@ -19,6 +18,7 @@ mod hedging;
 mod http2;
 mod jwt;
 mod keys;
+mod maintenance;
 mod models;
 mod patience;
 mod prices;
@@ -45,7 +45,6 @@ pub use self::admin::Admin;
 pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
 pub use self::cache::{Cache, CacheMode, CacheSalt, Isolation, Reuse};
 pub use self::canaries::{CanaryPrices, ModelCanary};
-pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::cascade::{
     Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
     CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
@@ -59,6 +58,7 @@ pub use self::hedging::{Hedging, HedgingMode};
 pub use self::http2::Http2;
 pub use self::jwt::{Jwt, JwtAlgorithm, JwtDefaults};
 pub use self::keys::{Key, Priority};
+pub use self::maintenance::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::models::{DialectWay, Dialects, Model, ModelTimeouts, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
 pub use self::prices::Prices;

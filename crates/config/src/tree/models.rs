@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::cache::Reuse;
-use super::care::Hook;
+use super::maintenance::Hook;
 use super::routing::{Canary, Policy, Sticky};
 use crate::quantity::TimeLimit;
 

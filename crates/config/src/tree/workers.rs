@@ -11,7 +11,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::cache::CacheSalt;
-use super::care::{Memory, Restart};
+use super::maintenance::{Memory, Restart};
 use super::secret::Secret;
 use super::tls::WorkerTls;
 use crate::quantity::TimeSpan;

@@ -2,13 +2,13 @@
 
 mod admission;
 mod cache;
-mod care;
 mod cascade;
 mod cors;
 mod headers;
 mod http2;
 mod jwt;
 mod keys;
+mod maintenance;
 mod meaning;
 mod notation;
 mod speculation;

@@ -38,9 +38,9 @@ impl Each {
         settings.kv_events = self.kv_events(&names);
         settings.traits.clone_from(&self.traits);
         let place = |template: &Template| WebPlace::parse(&names.fill(&template.0));
-        let care = self.care.settle(place, |text| names.fill(text));
-        settings.care =
-            care.map_err(|error| EachError::Place { name: names.name.clone(), error })?;
+        let maintenance = self.maintenance.settle(place, |text| names.fill(text));
+        settings.maintenance =
+            maintenance.map_err(|error| EachError::Place { name: names.name.clone(), error })?;
         settings.check()?;
         Ok(settings)
     }

@@ -12,9 +12,9 @@ use super::{Found, Reporter, Standing};
 use crate::discovery::found::FoundWorker;
 use crate::discovery::patience::Patience;
 use crate::settings::DnsSettings;
-use crate::settings::{Care, MemorySource, RestartHook, WarmUp};
 use crate::settings::{Each, KubernetesSettings, ServicePort, Source, SourceError, Template};
 use crate::settings::{KvEvents, Pool, WorkerSettings, WorkerTraits};
+use crate::settings::{Maintenance, MemorySource, RestartHook, WarmUp};
 
 /// Longer than anything here takes; a test that hangs ends with a name.
 pub(super) const LONG: Duration = Duration::from_secs(30);
@@ -134,7 +134,7 @@ fn each(memory: &str) -> Source {
             topic: "kv@{name}".to_owned(),
         },
         traits: WorkerTraits { priority_scheduling: true, ..WorkerTraits::default() },
-        care: Care {
+        maintenance: Maintenance {
             memory: Some(MemorySource {
                 place,
                 names: MemoryNames::default(),
@@ -167,12 +167,12 @@ async fn what_all_have_in_common_is_each_worker_s_own() {
     assert_eq!(worker.url, "https://[::1]:80");
     assert_eq!(worker.kv_events, at("tcp://[::1]:5557"));
     assert!(worker.traits.priority_scheduling && !worker.traits.kv_share);
-    let memory = worker.care.memory.as_ref().expect("it can be read");
+    let memory = worker.maintenance.memory.as_ref().expect("it can be read");
     assert_eq!(memory.place.to_string(), "http://[::1]:9400/pod-7");
     assert_eq!(memory.labels, [("pod".to_owned(), "pod-7".to_owned())]);
     let argv = ["restart", "[::1]", "80"].map(str::to_owned).to_vec();
-    assert_eq!(worker.care.restart, Some(RestartHook::Command { argv, timeout: LONG }));
-    assert_eq!(worker.care.warm_up, WarmUp::Always);
+    assert_eq!(worker.maintenance.restart, Some(RestartHook::Command { argv, timeout: LONG }));
+    assert_eq!(worker.maintenance.warm_up, WarmUp::Always);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use overdraft_core::route::{
 };
 use overdraft_core::scale::Misses;
 use overdraft_telemetry::Clock;
-use overdraft_telemetry::metrics::{RoutingMetrics, SharingMetrics};
+use overdraft_telemetry::metrics::{BreakerMetrics, RoutingMetrics};
 use overdraft_units::Instant;
 
 use super::decision_note::DecisionNote;
@@ -33,8 +33,8 @@ use crate::upstream::Upstream;
 pub(crate) struct DispatcherMetrics {
     /// Decisions, and how well what they assumed of caches held.
     pub(crate) routing: RoutingMetrics,
-    /// Breakers, and what gateways share.
-    pub(crate) sharing: SharingMetrics,
+    /// Circuit breakers, and the store that gateways share.
+    pub(crate) breaker: BreakerMetrics,
 }
 
 /// Stands between the core and everything that happens.
@@ -222,11 +222,11 @@ impl Dispatcher {
         drop(router);
         self.metrics.routing.decided(&facts.outcome());
         if waived {
-            self.metrics.sharing.panicked();
+            self.metrics.breaker.panicked();
         }
         let placed = placed?;
         if placed.is_trial() {
-            self.metrics.sharing.tried();
+            self.metrics.breaker.tried();
         }
         let member = self.members.get(placed.worker());
         Ok(Lease::new(Arc::clone(self), member, placed))
@@ -359,16 +359,16 @@ impl Dispatcher {
             Change::Opened(worker) => {
                 let upstream = self.upstream(worker);
                 tracing::warn!(worker = upstream.name(), "worker is out: it fails its requests");
-                self.metrics.sharing.turned("open");
+                self.metrics.breaker.turned("open");
                 upstream.sweep();
             }
             Change::HalfOpened(worker) => {
                 tracing::info!(worker = self.upstream(worker).name(), "worker is tried again");
-                self.metrics.sharing.turned("half_open");
+                self.metrics.breaker.turned("half_open");
             }
             Change::Closed(worker) => {
                 tracing::info!(worker = self.upstream(worker).name(), "worker is back");
-                self.metrics.sharing.turned("closed");
+                self.metrics.breaker.turned("closed");
             }
             Change::Refuses(worker, kind) => self.report_refusal(worker, kind),
         }

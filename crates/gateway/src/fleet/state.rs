@@ -7,7 +7,7 @@ use arc_swap::Guard;
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::memory_drift::Watch;
 use overdraft_core::scale::Hold;
-use overdraft_telemetry::metrics::{CareMetrics, CostMetrics};
+use overdraft_telemetry::metrics::{CostMetrics, FleetMetrics};
 use tokio::sync::watch;
 
 use super::model_list::ModelList;
@@ -35,14 +35,14 @@ pub(crate) struct Fleet {
     pub(crate) hours: WorkerHours,
     pub(crate) worker_tls: WorkerTls,
     pub(crate) cost: Arc<CostMetrics>,
-    pub(crate) metrics: CareMetrics,
+    pub(crate) metrics: FleetMetrics,
 }
 
 impl Fleet {
     /// A fleet without workers.
     pub(crate) fn new(
         dispatcher: Arc<Dispatcher>,
-        metrics: CareMetrics,
+        metrics: FleetMetrics,
         cost: Arc<CostMetrics>,
     ) -> Self {
         let models = ModelList::default();

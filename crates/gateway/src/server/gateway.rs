@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use overdraft_otlp::Exporter;
 use overdraft_store::Status;
 use overdraft_telemetry::metrics::{
-    AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, CostMetrics,
-    GatewayMetrics, LabelCap, RoutingMetrics, SharingMetrics, TraceMetrics,
+    AdmissionMetrics, BreakerMetrics, CacheMetrics, CanaryMetrics, CascadeMetrics, CostMetrics,
+    FleetMetrics, GatewayMetrics, LabelCap, RoutingMetrics, TraceMetrics,
 };
 use overdraft_telemetry::{Clock, unix_milliseconds};
 use overdraft_units::Instant;
@@ -77,15 +77,15 @@ impl Gateway {
         let cache_metrics = Arc::new(CacheMetrics::new(registry));
         let routing = RoutingMetrics::new(registry);
         let admission = AdmissionMetrics::new(registry, &tenants);
-        let care = CareMetrics::new(registry);
-        let sharing = SharingMetrics::new(registry);
+        let fleet_metrics = FleetMetrics::new(registry);
+        let breaker = BreakerMetrics::new(registry);
         let cascade_metrics = CascadeMetrics::new(registry, &tenants);
         let canary = CanaryMetrics::new(registry);
         let traces = TraceMetrics::new(registry);
         let cost = Arc::new(CostMetrics::new(registry, &tenants));
-        let metrics = DispatcherMetrics { routing, sharing };
+        let metrics = DispatcherMetrics { routing, breaker };
         let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&settings), clock, metrics));
-        let fleet = Arc::new(Fleet::new(Arc::clone(&dispatcher), care, Arc::clone(&cost)));
+        let fleet = Arc::new(Fleet::new(Arc::clone(&dispatcher), fleet_metrics, Arc::clone(&cost)));
         let cache = Arc::clone(&cache_metrics);
         let metrics = PipelineMetrics { requests, admission, cache, canary, cost };
         let (tracer, spans) = tracing(&settings.settings(), clock, traces);

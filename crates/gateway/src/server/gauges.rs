@@ -54,7 +54,7 @@ pub(crate) fn set(gateway: &Gateway) {
     let pressures: Vec<WorkerPressure> = told.iter().map(|(_, _, one)| one.clone()).collect();
     gateway.pipeline.admission.set(queue, waiting_tokens, &pressures);
     let breakers = told.iter().map(|(state, one, _)| (one.worker.as_str(), *state));
-    dispatcher.metrics.sharing.set(breakers, &store(gateway));
+    dispatcher.metrics.breaker.set(breakers, &store(gateway));
     let gauges: Vec<WorkerGauges> = told.into_iter().map(|(_, one, _)| one).collect();
     let pieces = gateway.fleet.tokenizers.pieces().counts();
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);

@@ -12,7 +12,7 @@ use super::web_place::{PlaceError, WebPlace};
 ///
 /// Of workers that are not found yet, places `P` are templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Care<P = WebPlace> {
+pub struct Maintenance<P = WebPlace> {
     /// Where its memory can be read.
     pub memory: Option<MemorySource<P>>,
     /// How it is restarted when its memory has fragmented.
@@ -21,19 +21,19 @@ pub struct Care<P = WebPlace> {
     pub warm_up: WarmUp,
 }
 
-impl<P> Default for Care<P> {
+impl<P> Default for Maintenance<P> {
     fn default() -> Self {
         Self { memory: None, restart: None, warm_up: WarmUp::default() }
     }
 }
 
-impl<P> Care<P> {
-    /// The care for one worker: its own places, and texts that may name it.
+impl<P> Maintenance<P> {
+    /// The maintenance of one worker: its own places, and texts that may name it.
     pub(crate) fn settle(
         &self,
         place: impl Fn(&P) -> Result<WebPlace, PlaceError>,
         text: impl Fn(&str) -> String,
-    ) -> Result<Care, PlaceError> {
+    ) -> Result<Maintenance, PlaceError> {
         let memory = self.memory.as_ref().map(|memory| {
             let labels = memory.labels.iter().map(|(name, value)| (name.clone(), text(value)));
             Ok(MemorySource {
@@ -57,7 +57,7 @@ impl<P> Care<P> {
             })
         });
         let (memory, restart) = (memory.transpose()?, restart.transpose()?);
-        Ok(Care { memory, restart, warm_up: self.warm_up })
+        Ok(Maintenance { memory, restart, warm_up: self.warm_up })
     }
 }
 

@@ -67,7 +67,7 @@ pub use self::keys::{Budget, Door, KEYS_MAX, KeyDigest, KeySettings};
 pub use self::limits::{Credentials, Limits, ProbeSettings, RequestBounds, Timeouts};
 pub(crate) use self::live::LiveSettings;
 pub use self::maintenance::{
-    Care, MemorySource, RestartHook, Token, WarmUp, WarmUpSettings, WebhookSettings,
+    Maintenance, MemorySource, RestartHook, Token, WarmUp, WarmUpSettings, WebhookSettings,
 };
 pub use self::prices::PriceSettings;
 pub use self::responses::ResponsesSettings;

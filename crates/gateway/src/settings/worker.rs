@@ -11,7 +11,7 @@ use overdraft_units::port_of;
 
 use super::error::GatewayError;
 use super::isolation::SaltPolicy;
-use super::maintenance::{Care, RestartHook, Token};
+use super::maintenance::{Maintenance, RestartHook, Token};
 
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct WorkerSettings {
     /// What it can do, and is told.
     pub traits: WorkerTraits,
     /// What is done for it beyond sending it requests.
-    pub care: Care,
+    pub maintenance: Maintenance,
 }
 
 /// What a worker can do, and is told; said of one worker, or of all that a source finds.
@@ -101,7 +101,7 @@ impl WorkerSettings {
             data_parallel_rank: None,
             kv_events: KvEvents::Ask,
             traits: WorkerTraits::default(),
-            care: Care::default(),
+            maintenance: Maintenance::default(),
         }
     }
 
@@ -112,7 +112,7 @@ impl WorkerSettings {
         Self {
             name: format!("{}#{rank}", self.name),
             data_parallel_rank: Some(rank),
-            care: if rank == 0 { self.care.clone() } else { Care::default() },
+            maintenance: if rank == 0 { self.maintenance.clone() } else { Maintenance::default() },
             ..self.clone()
         }
     }
@@ -129,7 +129,7 @@ impl WorkerSettings {
         if self.name.is_empty() || !self.name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
             return Err(GatewayError::WorkerName { name: self.name.clone() });
         }
-        if let Some(RestartHook::Command { argv, .. }) = &self.care.restart
+        if let Some(RestartHook::Command { argv, .. }) = &self.maintenance.restart
             && argv.first().is_none_or(String::is_empty)
         {
             return Err(GatewayError::EmptyHook { name: self.name.clone() });

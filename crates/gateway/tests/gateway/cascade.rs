@@ -16,9 +16,9 @@ use overdraft_gateway::{CascadeSettings, Pool};
 use overdraft_units::Ratio;
 use serde_json::{Value, json};
 
-use crate::care::told;
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat};
+use crate::maintenance::told;
 use crate::mock::{Call, Mock};
 
 /// The model that drafts.

@@ -33,7 +33,7 @@ async fn a_worker_whose_settings_change_is_up_all_along_and_not_warmed_up_again(
     for warm_up in [WarmUp::AfterRepair, WarmUp::Always] {
         let mut mock = Mock::start(&[MODEL, "other"]).await;
         let gateway = Gateway::start_unready(&[&mock], |settings| {
-            settings.workers[0].care.warm_up = warm_up;
+            settings.workers[0].maintenance.warm_up = warm_up;
         })
         .await;
         if warm_up == WarmUp::Always {

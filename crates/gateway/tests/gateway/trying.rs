@@ -5,8 +5,8 @@ use overdraft_gateway::{CanarySettings, CascadeSettings, ModelSettings};
 use overdraft_units::Ratio;
 use serde_json::Value;
 
-use crate::care::told;
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
+use crate::maintenance::told;
 use crate::mock::Mock;
 
 /// What is tried.

@@ -5,20 +5,20 @@
 //! request. **Invariant:** no label takes its values from clients without a cap.
 
 mod admission;
+mod breaker;
 mod buckets;
 mod cache;
 mod canary;
-mod care;
 mod cascade;
 mod cost;
 mod exposition;
+mod fleet;
 mod gateway;
 mod known;
 mod kv_share;
 mod label_cap;
 mod registry;
 mod routing;
-mod sharing;
 mod single;
 mod speculation;
 mod traces;
@@ -26,18 +26,18 @@ mod worker;
 mod worker_names;
 
 pub use self::admission::{AdmissionMetrics, WorkerPressure};
+pub use self::breaker::{BreakerMetrics, StoreGauges};
 pub use self::cache::{CacheCounts, CacheGauges, CacheMetrics};
 pub use self::canary::CanaryMetrics;
-pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp, Woken};
 pub use self::cascade::{CascadeGauges, CascadeMetrics};
 pub use self::cost::{CostMetrics, PoolHours};
 pub use self::exposition::Exposition;
+pub use self::fleet::{FleetMetrics, MemoryGauges, PoolGauges, WarmedUp, Woken};
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::kv_share::{FetchFacts, KvShareMetrics};
 pub use self::label_cap::{LabelCap, OTHER};
 pub use self::registry::DescribedRegistry;
 pub use self::routing::{Decided, PrefixGauges, RoutingMetrics, WorkerGauges};
-pub use self::sharing::{SharingMetrics, StoreGauges};
 pub use self::speculation::SpeculationFacts;
 pub use self::traces::TraceMetrics;
 pub use self::worker::{

@@ -34,8 +34,8 @@ enum MemoryFault {
 pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
     let mut changes = fleet.dispatcher.member(worker).changes();
     loop {
-        let source = fleet.dispatcher.member(worker).settings.care.memory.clone();
-        let is_elsewhere = || fleet.dispatcher.member(worker).settings.care.memory != source;
+        let source = fleet.dispatcher.member(worker).settings.maintenance.memory.clone();
+        let is_elsewhere = || fleet.dispatcher.member(worker).settings.maintenance.memory != source;
         tokio::select! {
             never = read(&fleet, worker, source.as_ref()) => match never {},
             () = changes.until(is_elsewhere) => {}

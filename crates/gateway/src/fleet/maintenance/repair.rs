@@ -44,7 +44,7 @@ fn next(fleet: &Fleet) -> Option<(WorkerId, Step)> {
     let now = fleet.dispatcher.clock.now();
     let place = |id| {
         let member = fleet.dispatcher.member(id);
-        let cure = match member.settings.care.restart {
+        let cure = match member.settings.maintenance.restart {
             Some(_) => Cure::Restart,
             None => Cure::Nothing,
         };
@@ -71,7 +71,7 @@ fn take(fleet: &Arc<Fleet>, worker: WorkerId, step: Step, hooks: &mut JoinSet<(W
             );
         }
         Step::Restart => {
-            let Some(hook) = member.settings.care.restart.clone() else {
+            let Some(hook) = member.settings.maintenance.restart.clone() else {
                 // It was unset while the worker drained.
                 fleet.repairs.watch().hooked(worker, Hooked::Failed);
                 return;

@@ -69,7 +69,7 @@ impl Warmth {
             return true;
         }
         let member = fleet.dispatcher.member(worker);
-        let asked = member.settings.care.warm_up == WarmUp::Always;
+        let asked = member.settings.maintenance.warm_up == WarmUp::Always;
         let model = member.settings.model.as_ref().or(served.first());
         let (true, Some(model)) = (asked || fleet.repairs.include(worker), model) else {
             self.cold = false;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::settings::maintenance::Care;
+use crate::settings::maintenance::Maintenance;
 use crate::settings::worker::{KvEvents, WorkerTraits};
 
 /// What all workers of one source have in common.
@@ -15,7 +15,7 @@ pub struct Each {
     /// What they can do, and are told.
     pub traits: WorkerTraits,
     /// What is done for them beyond sending them requests.
-    pub care: Care<Template>,
+    pub maintenance: Maintenance<Template>,
 }
 
 /// An address in which `{host}`, `{port}` and `{name}` stand for the worker's own.

@@ -41,7 +41,7 @@ async fn fifty_requests_are_held_until_a_worker_is_up_and_all_are_answered_in_th
     assert!(mock.is_idle());
     // They wake a pool from zero: ten may wait for each worker.
     let wanted = r#"overdraft_pool_desired_load{pool="target",signal="waiting"} 5"#;
-    crate::care::told(&gateway, wanted).await;
+    crate::maintenance::told(&gateway, wanted).await;
     mock.behave(|manner| manner.health = 200);
     for (number, mut client) in (0..COUNT).zip(clients) {
         let call = mock.call().await;

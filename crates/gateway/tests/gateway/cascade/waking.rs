@@ -7,8 +7,8 @@ use overdraft_gateway::{
 use overdraft_units::Ratio;
 
 use super::{SMALL, TOKENS};
-use crate::care::told;
 use crate::harness::{ANSWER, Gateway, MODEL, NEVER, SOON};
+use crate::maintenance::told;
 use crate::mock::Mock;
 use crate::redis::Redis;
 use crate::sharing::place;

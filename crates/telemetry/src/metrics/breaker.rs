@@ -1,4 +1,4 @@
-//! Circuit breaker and peer sync metrics.
+//! Circuit breaker metrics, and those of the store over which gateways share breakers.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,9 +22,9 @@ pub struct StoreGauges {
     pub mended: u64,
 }
 
-/// The catalogue of breakers and the store.
+/// The catalogue of circuit breakers and of the shared store.
 #[derive(Debug)]
-pub struct SharingMetrics {
+pub struct BreakerMetrics {
     state: Family<Worker, Gauge>,
     transitions: Family<Word, Counter>,
     trials: Counter,
@@ -35,7 +35,7 @@ pub struct SharingMetrics {
     mended: Counter,
 }
 
-impl SharingMetrics {
+impl BreakerMetrics {
     /// The catalogue, entered into `registry`.
     pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {

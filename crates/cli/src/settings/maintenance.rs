@@ -7,7 +7,7 @@ use overdraft_core::memory_drift::FragmentSettings;
 use overdraft_core::restart::Backoff;
 use overdraft_core::scale::{Cooldown, Targets};
 use overdraft_gateway::{
-    Care, MemorySource, RestartHook, RoutingSettings, ScaleSettings, WarmUp, WarmUpSettings,
+    Maintenance, MemorySource, RestartHook, RoutingSettings, ScaleSettings, WarmUp, WarmUpSettings,
     WebPlace, WebhookSettings,
 };
 use overdraft_units::Micros;
@@ -56,13 +56,13 @@ pub(super) fn warm_up(configured: &config::WarmUp) -> WarmUpSettings {
 /// What one worker is given beyond requests.
 ///
 /// `place` makes an address of a text, or what one will follow from.
-pub(super) fn care<P>(
+pub(super) fn of_worker<P>(
     memory: Option<&config::Memory>,
     restart: Option<&config::Restart>,
     warm_up: bool,
     place: fn(&str) -> P,
-) -> Care<P> {
-    Care {
+) -> Maintenance<P> {
+    Maintenance {
         memory: memory.map(|configured| self::memory(configured, place)),
         restart: restart.map(|configured| self::restart(configured, place)),
         warm_up: if warm_up { WarmUp::Always } else { WarmUp::AfterRepair },

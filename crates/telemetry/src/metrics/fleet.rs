@@ -59,7 +59,7 @@ pub enum Woken {
 
 /// The catalogue of scaling and repair.
 #[derive(Debug)]
-pub struct CareMetrics {
+pub struct FleetMetrics {
     desired: Family<Words<1>, Gauge>,
     load: Family<Words<2>, Float>,
     kv_use: Family<Words<1>, Float>,
@@ -72,7 +72,7 @@ pub struct CareMetrics {
     wakes: Family<Words<1>, Counter>,
 }
 
-impl CareMetrics {
+impl FleetMetrics {
     /// The catalogue, entered into `registry`.
     pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {

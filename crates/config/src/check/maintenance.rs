@@ -6,7 +6,7 @@ use crate::node::{Step, shown};
 use crate::quantity::TimeSpan;
 use crate::tree::{Config, Hook, Memory, Restart};
 
-pub(super) fn care(config: &Config, findings: &mut Findings<'_>) {
+pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {
     targets(config, findings);
     for (name, model) in &config.models {
         let told = Told { place: path!["models", name.as_str()].to_vec(), fill: str::to_owned };

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use overdraft_gateway::{
-    Care, GatewaySettings, MemorySource, RestartHook, Token, WarmUp, WebPlace, WebhookSettings,
+    GatewaySettings, Maintenance, MemorySource, RestartHook, Token, WarmUp, WebPlace,
+    WebhookSettings,
 };
 use overdraft_units::Micros;
 
@@ -29,7 +30,7 @@ fn watched(settings: &mut GatewaySettings, mock: &Mock, restart: RestartHook) {
     settings.probe.interval = OFTEN;
     settings.repair.settle = Micros::ZERO;
     settings.repair.lasting = Micros::ZERO;
-    settings.workers[0].care = Care {
+    settings.workers[0].maintenance = Maintenance {
         memory: Some(MemorySource {
             place: WebPlace::parse(&format!("{}/memory", mock.url())).unwrap(),
             names: overdraft_wire::prometheus::memory::MemoryNames::default(),
@@ -61,7 +62,7 @@ async fn a_worker_answers_once_before_it_takes_traffic() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_unready(&[&mock], |settings| {
         settings.probe.interval = OFTEN;
-        settings.workers[0].care.warm_up = WarmUp::Always;
+        settings.workers[0].maintenance.warm_up = WarmUp::Always;
         settings.warm_up.prompt = "warm".to_owned();
         settings.warm_up.tokens = 7;
     })
@@ -87,7 +88,7 @@ async fn a_worker_that_fails_every_warm_up_is_judged_by_its_traffic() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_unready(&[&mock], |settings| {
         settings.probe.interval = OFTEN;
-        settings.workers[0].care.warm_up = WarmUp::Always;
+        settings.workers[0].maintenance.warm_up = WarmUp::Always;
     })
     .await;
     for _ in 0..3 {
