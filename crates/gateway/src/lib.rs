@@ -59,12 +59,12 @@ pub use self::settings::{
     DashboardSettings, DnsPatience, DnsSettings, Door, Each, FileSettings, GatewayError,
     GatewaySettings, GenAi, HeaderPattern, HeaderSettings, IsolationSettings, JwtAlgorithm,
     JwtSettings, KEYS_MAX, KeyDigest, KeySetPlace, KeySetSettings, KeySettings, KubernetesSettings,
-    KvEvents, Labels, Limits, Maintenance, MemorySource, ModelSettings, NoticeSettings, PlaceError,
-    Pool, PriceSettings, ProbeSettings, RequestBounds, ResponsesSettings, RestartHook,
-    RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,
-    Source, SourceError, StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
-    TokenizerPlace, Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings,
-    WorkerSettings, WorkerTraits,
+    KvEvents, Labels, Limits, Maintenance, MemorySource, ModelSettings, NoticeSettings, Pool,
+    PriceSettings, ProbeSettings, RequestBounds, ResponsesSettings, RestartHook, RoutingSettings,
+    STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source,
+    SourceError, StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
+    TokenizerPlace, Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebAddress,
+    WebAddressError, WebhookSettings, WorkerSettings, WorkerTraits,
 };
 
 /// The sockets that a gateway is given.

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use overdraft_config as config;
 use overdraft_gateway::{
     Budget, JwtAlgorithm, JwtSettings, KeyDigest, KeySetPlace, KeySetSettings, KeySettings,
-    WebPlace,
+    WebAddress,
 };
 use overdraft_tls::{ClientSettings, Trust};
 
@@ -28,7 +28,7 @@ pub(super) fn jwt(configured: &config::Jwt) -> Option<JwtSettings> {
 fn keys(configured: &config::Jwt) -> Option<KeySetSettings> {
     let mut keys = match (&configured.jwks_url, &configured.jwks_file) {
         (Some(url), _) => {
-            let place = WebPlace::parse_trusted(url);
+            let place = WebAddress::parse_trusted(url);
             let place = place.expect("the configuration was checked to hold an address");
             let mut keys = KeySetSettings::new(KeySetPlace::Web(place));
             keys.refresh = configured.jwks_refresh.duration();

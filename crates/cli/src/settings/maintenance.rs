@@ -8,7 +8,7 @@ use overdraft_core::restart::Backoff;
 use overdraft_core::scale::{Cooldown, Targets};
 use overdraft_gateway::{
     Maintenance, MemorySource, RestartHook, RoutingSettings, ScaleSettings, WarmUp, WarmUpSettings,
-    WebPlace, WebhookSettings,
+    WebAddress, WebhookSettings,
 };
 use overdraft_units::Micros;
 use overdraft_wire::prometheus::memory::MemoryNames;
@@ -110,6 +110,6 @@ fn webhook<P>(hook: &config::Hook, place: P) -> WebhookSettings<P> {
 }
 
 /// An address that is known now.
-pub(super) fn place(url: &str) -> WebPlace {
-    WebPlace::parse(url).expect("the configuration was checked to hold addresses")
+pub(super) fn place(url: &str) -> WebAddress {
+    WebAddress::parse(url).expect("the configuration was checked to hold addresses")
 }

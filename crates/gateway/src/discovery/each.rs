@@ -8,7 +8,7 @@ use super::found::FoundWorker;
 use crate::settings::Each;
 use crate::settings::Template;
 use crate::settings::{GatewayError, KvEvents, WorkerSettings};
-use crate::settings::{PlaceError, WebPlace};
+use crate::settings::{WebAddress, WebAddressError};
 
 /// Why a worker that was found cannot be one.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub(super) enum EachError {
     #[error(transparent)]
     Worker(#[from] GatewayError),
     #[error("an address in `each` does not fit worker `{name}`: {error}")]
-    Place { name: String, error: PlaceError },
+    Place { name: String, error: WebAddressError },
 }
 
 impl Each {
@@ -37,7 +37,7 @@ impl Each {
         };
         settings.kv_events = self.kv_events(&names);
         settings.traits.clone_from(&self.traits);
-        let place = |template: &Template| WebPlace::parse(&names.fill(&template.0));
+        let place = |template: &Template| WebAddress::parse(&names.fill(&template.0));
         let maintenance = self.maintenance.settle(place, |text| names.fill(text));
         settings.maintenance =
             maintenance.map_err(|error| EachError::Place { name: names.name.clone(), error })?;

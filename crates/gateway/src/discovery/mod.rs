@@ -8,13 +8,13 @@
 //! otherwise, and [`Standing`] says since when the source has been failing. See
 //! docs/design/discovery.md.
 
+mod backoff;
 mod dns;
 mod each;
 mod file;
 mod found;
 mod kubernetes;
 mod look_up;
-mod patience;
 mod report;
 mod succession;
 

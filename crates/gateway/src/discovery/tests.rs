@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{Found, Reporter, Standing};
+use crate::discovery::backoff::Backoff;
 use crate::discovery::found::FoundWorker;
-use crate::discovery::patience::Patience;
 use crate::settings::DnsSettings;
 use crate::settings::{Each, KubernetesSettings, ServicePort, Source, SourceError, Template};
 use crate::settings::{KvEvents, Pool, WorkerSettings, WorkerTraits};
@@ -212,11 +212,11 @@ async fn trouble_that_changes_its_name_is_as_old_as_it_was() {
 
 #[test]
 fn pauses_double_up_to_a_bound_and_start_over() {
-    let mut patience = Patience::new(Duration::from_secs(1), Duration::from_secs(5));
-    let pauses: Vec<u64> = (0..5).map(|_| patience.failed().as_secs()).collect();
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
+    let pauses: Vec<u64> = (0..5).map(|_| backoff.failed().as_secs()).collect();
     assert_eq!(pauses, [1, 2, 4, 5, 5]);
-    patience.answered();
-    assert_eq!(patience.failed(), Duration::from_secs(1));
+    backoff.answered();
+    assert_eq!(backoff.failed(), Duration::from_secs(1));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use overdraft_tls::{ClientSettings, ClientTls};
 
 use super::error::GatewayError;
 use super::keys::KeySettings;
-use super::web_place::WebPlace;
+use super::web_address::WebAddress;
 
 /// How a token is signed. None takes a secret, so that a public key is never taken for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum KeySetPlace {
     /// In a file.
     File(PathBuf),
     /// At an address.
-    Web(WebPlace),
+    Web(WebAddress),
 }
 
 /// Where the keys of an issuer come from, and how long they are believed.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use http::HeaderValue;
 use overdraft_wire::prometheus::memory::MemoryNames;
 
-use super::web_place::{PlaceError, WebPlace};
+use super::web_address::{WebAddress, WebAddressError};
 
 /// What is done for one worker beyond sending it requests.
 ///
 /// Of workers that are not found yet, places `P` are templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Maintenance<P = WebPlace> {
+pub struct Maintenance<P = WebAddress> {
     /// Where its memory can be read.
     pub memory: Option<MemorySource<P>>,
     /// How it is restarted when its memory has fragmented.
@@ -31,9 +31,9 @@ impl<P> Maintenance<P> {
     /// The maintenance of one worker: its own places, and texts that may name it.
     pub(crate) fn settle(
         &self,
-        place: impl Fn(&P) -> Result<WebPlace, PlaceError>,
+        place: impl Fn(&P) -> Result<WebAddress, WebAddressError>,
         text: impl Fn(&str) -> String,
-    ) -> Result<Maintenance, PlaceError> {
+    ) -> Result<Maintenance, WebAddressError> {
         let memory = self.memory.as_ref().map(|memory| {
             let labels = memory.labels.iter().map(|(name, value)| (name.clone(), text(value)));
             Ok(MemorySource {
@@ -63,7 +63,7 @@ impl<P> Maintenance<P> {
 
 /// Where a worker's memory can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemorySource<P = WebPlace> {
+pub struct MemorySource<P = WebAddress> {
     /// The exporter's page.
     pub place: P,
     /// The metrics' names, where they are not those of a known exporter.
@@ -76,7 +76,7 @@ pub struct MemorySource<P = WebPlace> {
 
 /// How a worker is restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RestartHook<P = WebPlace> {
+pub enum RestartHook<P = WebAddress> {
     /// Whoever listens there does it.
     Webhook(WebhookSettings<P>),
     /// A program does it, run as it is, without a shell.
@@ -90,7 +90,7 @@ pub enum RestartHook<P = WebPlace> {
 
 /// Somebody who restarts or starts a worker when told to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookSettings<P = WebPlace> {
+pub struct WebhookSettings<P = WebAddress> {
     /// Where it is told.
     pub place: P,
     /// What shows that we may.

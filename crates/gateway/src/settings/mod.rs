@@ -27,7 +27,7 @@ mod routes;
 mod scrape;
 mod spot_termination;
 mod tracing;
-mod web_place;
+mod web_address;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ pub use self::routes::{
 pub use self::scrape::{ScrapeFailure, ScrapeSettings};
 pub use self::spot_termination::{Cloud, NoticeSettings, TerminationSettings};
 pub use self::tracing::{GenAi, TracingSettings};
-pub use self::web_place::{PlaceError, WebPlace};
+pub use self::web_address::{WebAddress, WebAddressError};
 pub(crate) use self::worker::Address;
 pub use self::worker::{KvEvents, Pool, StreamOptions, WorkerSettings, WorkerTraits};
 

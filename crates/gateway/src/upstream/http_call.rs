@@ -17,12 +17,12 @@ use tokio::time::timeout;
 
 use super::headers;
 use super::socket::WorkerStream;
-use crate::settings::{Token, WebPlace};
+use crate::settings::{Token, WebAddress};
 
 /// A request and its address.
 #[derive(Debug)]
 pub(crate) struct HttpCall<'a> {
-    pub(crate) place: &'a WebPlace,
+    pub(crate) place: &'a WebAddress,
     /// What the connection is encrypted by; none where the place is one of plain HTTP.
     pub(crate) tls: Option<&'a ClientTls>,
     pub(crate) method: Method,

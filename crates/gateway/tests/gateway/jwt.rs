@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use overdraft_gateway::{
     GatewaySettings, JwtAlgorithm, JwtSettings, KeyDigest, KeySetPlace, KeySetSettings,
-    KeySettings, WebPlace,
+    KeySettings, WebAddress,
 };
 use overdraft_telemetry::calendar_time;
 use overdraft_tls::{ClientSettings, Trust};
@@ -81,7 +81,7 @@ impl Issuer {
 
     fn place(&self) -> KeySetPlace {
         let url = format!("http://{}/keys", self.address);
-        KeySetPlace::Web(WebPlace::parse_trusted(&url).unwrap())
+        KeySetPlace::Web(WebAddress::parse_trusted(&url).unwrap())
     }
 }
 
@@ -299,7 +299,7 @@ async fn an_issuer_behind_tls_is_believed_by_its_authority_alone() {
     for (authority, status) in [(&authority, 200), (&other, 503)] {
         let gateway = Gateway::start_with(&[&mock], |settings| {
             let url = format!("https://localhost:{}/keys", place.port());
-            let place = KeySetPlace::Web(WebPlace::parse_trusted(&url).unwrap());
+            let place = KeySetPlace::Web(WebAddress::parse_trusted(&url).unwrap());
             believe(settings, place, |keys| {
                 let trust = Trust::Authorities(authority.file("ca.pem"));
                 keys.tls = ClientSettings { trust, ..ClientSettings::default() };
@@ -313,10 +313,10 @@ async fn an_issuer_behind_tls_is_believed_by_its_authority_alone() {
 #[test]
 fn keys_that_somebody_on_the_way_could_change_are_not_fetched() {
     for url in ["http://id.example/keys", "ftp://localhost/", "https://a@id.example/", "keys"] {
-        assert!(WebPlace::parse_trusted(url).is_err(), "{url}");
+        assert!(WebAddress::parse_trusted(url).is_err(), "{url}");
     }
     for url in ["https://id.example/keys", "http://127.0.0.1:1/", "http://[::1]:1/keys"] {
-        assert!(WebPlace::parse_trusted(url).is_ok(), "{url}");
+        assert!(WebAddress::parse_trusted(url).is_ok(), "{url}");
     }
-    assert!(WebPlace::parse("https://id.example/metrics").is_err());
+    assert!(WebAddress::parse("https://id.example/metrics").is_err());
 }

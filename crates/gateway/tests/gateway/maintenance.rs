@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use overdraft_gateway::{
-    GatewaySettings, Maintenance, MemorySource, RestartHook, Token, WarmUp, WebPlace,
+    GatewaySettings, Maintenance, MemorySource, RestartHook, Token, WarmUp, WebAddress,
     WebhookSettings,
 };
 use overdraft_units::Micros;
@@ -32,7 +32,7 @@ fn watched(settings: &mut GatewaySettings, mock: &Mock, restart: RestartHook) {
     settings.repair.lasting = Micros::ZERO;
     settings.workers[0].maintenance = Maintenance {
         memory: Some(MemorySource {
-            place: WebPlace::parse(&format!("{}/memory", mock.url())).unwrap(),
+            place: WebAddress::parse(&format!("{}/memory", mock.url())).unwrap(),
             names: overdraft_wire::prometheus::memory::MemoryNames::default(),
             labels: vec![("gpu".to_owned(), "0".to_owned())],
             interval: OFTEN,
@@ -101,7 +101,7 @@ async fn a_worker_that_fails_every_warm_up_is_judged_by_its_traffic() {
 async fn under_repair(mocks: &[Mock; 2], hook: &mut Mock) -> (Gateway, Call) {
     mocks[0].behave(|manner| drop(manner.pages.insert("/memory", page(500))));
     let restart = RestartHook::Webhook(WebhookSettings {
-        place: WebPlace::parse(&format!("{}/mend", hook.url())).unwrap(),
+        place: WebAddress::parse(&format!("{}/mend", hook.url())).unwrap(),
         token: Some(Token::new("secret")),
         timeout: NEVER,
     });

@@ -20,8 +20,8 @@ use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::{Instant, sleep};
 
 use self::records::{Answer, Records};
+use super::backoff::Backoff;
 use super::found::FoundWorker;
-use super::patience::Patience;
 use super::report::Reporter;
 use crate::settings::DnsPatience;
 use crate::settings::DnsSettings;
@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 2;
 /// Queries for ever.
 pub(super) async fn follow(settings: DnsSettings, mut reporter: Reporter) {
     let mut kinds: Vec<Records> = settings.kinds().iter().copied().map(Records::new).collect();
-    let mut patience = Patience::new(settings.patience.retry_min, settings.patience.retry_max);
+    let mut backoff = Backoff::new(settings.patience.retry_min, settings.patience.retry_max);
     loop {
         let pause = match resolver(&settings) {
             Ok(resolver) => look(&settings, &resolver, &mut kinds, &mut reporter).await,
@@ -45,10 +45,10 @@ pub(super) async fn follow(settings: DnsSettings, mut reporter: Reporter) {
         };
         let pause = match pause {
             Some(pause) => {
-                patience.answered();
+                backoff.answered();
                 pause
             }
-            None => patience.failed(),
+            None => backoff.failed(),
         };
         sleep(pause.min(expiry(&kinds, &settings))).await;
     }

@@ -14,7 +14,7 @@ use kube::{Api, Client, Config};
 use tokio::time::{Instant, sleep};
 
 use super::slices::{Slices, SlicesError};
-use crate::discovery::patience::Patience;
+use crate::discovery::backoff::Backoff;
 use crate::discovery::report::Reporter;
 use crate::settings::KubernetesSettings;
 
@@ -44,18 +44,18 @@ enum WatchError {
 
 /// Lists and watches for ever.
 pub(in crate::discovery) async fn follow(settings: KubernetesSettings, mut reporter: Reporter) {
-    let mut patience = Patience::new(settings.retry_min, settings.retry_max);
+    let mut backoff = Backoff::new(settings.retry_min, settings.retry_max);
     loop {
         let began = Instant::now();
         let error = session(&settings, &mut reporter).await;
         // A list alone is no success: a server may answer that and refuse every watch.
         if settings.retry_max < began.elapsed() {
-            patience.answered();
+            backoff.answered();
         }
         if !is_expiry(&error) {
             reporter.failed(&error);
         }
-        sleep(patience.failed()).await;
+        sleep(backoff.failed()).await;
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::JwtRefused;
 use super::key_set::{KEY_SET_BYTES_MAX, KeySet, KeySetError};
-use crate::settings::{KeySetPlace, KeySetSettings, WebPlace};
+use crate::settings::{KeySetPlace, KeySetSettings, WebAddress};
 use crate::upstream::{HttpCall, HttpCallError};
 
 /// An issuer's keys.
@@ -137,7 +137,7 @@ impl KeyCache {
         Ok(KeySet::parse(&text)?)
     }
 
-    async fn fetch(&self, place: &WebPlace) -> Result<Bytes, LookError> {
+    async fn fetch(&self, place: &WebAddress) -> Result<Bytes, LookError> {
         let tls = if place.is_encrypted {
             let settings = self.settings.tls.clone();
             // Files each time: authorities are renewed, and looks are rare.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use overdraft_gateway::{
     CascadeSettings, DnsSettings, GatewaySettings, ModelSettings, Pool, ScrapeFailure, Source,
-    WebPlace, WebhookSettings, WorkerSettings,
+    WebAddress, WebhookSettings, WorkerSettings,
 };
 
 use super::{named, one_at_a_time, queued, saying, waiting};
@@ -318,7 +318,7 @@ async fn who_leaves_while_it_is_told_to_wait_is_out_of_the_queue() {
 
 /// Names `hook` as what starts workers of [`MODEL`].
 fn woken_by(hook: &Mock, settings: &mut GatewaySettings) {
-    let place = WebPlace::parse(&format!("{}/wake_up", hook.url())).unwrap();
+    let place = WebAddress::parse(&format!("{}/wake_up", hook.url())).unwrap();
     let wake = Some(WebhookSettings { place, token: None, timeout: NEVER });
     settings.routing.models.insert(MODEL.to_owned(), ModelSettings { wake, ..Default::default() });
 }

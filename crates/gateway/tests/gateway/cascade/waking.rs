@@ -2,7 +2,7 @@
 
 use overdraft_core::cascade::Mode;
 use overdraft_gateway::{
-    CascadeSettings, GatewaySettings, ModelSettings, Pool, WebPlace, WebhookSettings,
+    CascadeSettings, GatewaySettings, ModelSettings, Pool, WebAddress, WebhookSettings,
 };
 use overdraft_units::Ratio;
 
@@ -106,7 +106,7 @@ async fn a_draft_that_never_told_its_tokenizer_is_woken_to_tell_it() {
 #[tokio::test]
 async fn the_hook_of_a_draft_is_called_where_its_cascade_misses_it() {
     let mut hook = Mock::start(&[]).await;
-    let place = WebPlace::parse(&format!("{}/wake_up", hook.url())).unwrap();
+    let place = WebAddress::parse(&format!("{}/wake_up", hook.url())).unwrap();
     let mut asleep = Asleep::start(gate(), |settings| {
         let wake = Some(WebhookSettings { place, token: None, timeout: NEVER });
         let own = ModelSettings { wake, ..ModelSettings::default() };

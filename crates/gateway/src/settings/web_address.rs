@@ -7,28 +7,28 @@ use overdraft_units::port_of;
 
 /// `http://host:port/path`, or the same by `https`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct WebPlace {
+pub struct WebAddress {
     pub(crate) is_encrypted: bool,
     pub(crate) authority: Authority,
     pub(crate) path: PathAndQuery,
 }
 
-/// Why a text is no such place.
+/// Why a text is no such address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}; expected an address as in `http://10.0.0.5:9400/metrics`, without a user name")]
-pub struct PlaceError {
+pub struct WebAddressError {
     why: &'static str,
 }
 
-impl WebPlace {
+impl WebAddress {
     /// Reads an address of plain HTTP.
     ///
     /// # Errors
     /// Says what is wrong with it, never what it holds: there may be a password in it.
-    pub fn parse(url: &str) -> Result<Self, PlaceError> {
+    pub fn parse(url: &str) -> Result<Self, WebAddressError> {
         let place = Self::parse_any(url)?;
         if place.is_encrypted {
-            return Err(PlaceError { why: "its scheme is not `http`" });
+            return Err(WebAddressError { why: "its scheme is not `http`" });
         }
         Ok(place)
     }
@@ -37,16 +37,16 @@ impl WebPlace {
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
-    pub fn parse_trusted(url: &str) -> Result<Self, PlaceError> {
+    pub fn parse_trusted(url: &str) -> Result<Self, WebAddressError> {
         let place = Self::parse_any(url)?;
         if !place.is_encrypted && !is_loopback(place.host()) {
-            return Err(PlaceError { why: "whoever is on the way could change its answers" });
+            return Err(WebAddressError { why: "whoever is on the way could change its answers" });
         }
         Ok(place)
     }
 
-    fn parse_any(url: &str) -> Result<Self, PlaceError> {
-        let fault = |why| PlaceError { why };
+    fn parse_any(url: &str) -> Result<Self, WebAddressError> {
+        let fault = |why| WebAddressError { why };
         let uri: http::Uri = url.parse().map_err(|_| fault("it is not a URL"))?;
         let is_encrypted = match uri.scheme_str() {
             Some("http") => false,
@@ -84,14 +84,14 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Without a query, which may be a secret.
-impl fmt::Display for WebPlace {
+impl fmt::Display for WebAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_encrypted { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority, self.path.path())
     }
 }
 
-impl fmt::Debug for WebPlace {
+impl fmt::Debug for WebAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 /// The pause before the next try.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Backoff {
     first: Duration,
     longest: Duration,
     next: Duration,
 }
 
-impl Patience {
+impl Backoff {
     pub(super) const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first }
     }
