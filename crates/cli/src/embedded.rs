@@ -20,8 +20,8 @@ use overdraft_telemetry::{AccessWriter, Clock};
 use overdraft_tokenizer::TokenizerDocument;
 use overdraft_wire::kv_blocks::KvModel;
 use overdraft_worker::{
-    EngineMetrics, KvEvents, KvEventsSettings, KvPublisher, KvShare, KvShareSettings, MetricNames,
-    MishapSettings, Served, Settings,
+    EngineMetrics, FaultSettings, KvEvents, KvEventsSettings, KvPublisher, KvShare,
+    KvShareSettings, MetricNames, Served, Settings,
 };
 use tokio::net::TcpListener;
 
@@ -69,7 +69,7 @@ pub(crate) struct Face {
     /// With whom it shares the blocks of its cache; `None` is nobody.
     pub(crate) kv_share: Option<KvShareSettings>,
     /// What it does wrong on purpose; `None` is nothing.
-    pub(crate) mishaps: Option<MishapSettings>,
+    pub(crate) fault_injection: Option<FaultSettings>,
     /// Whether the process dies where a running request finds no page.
     pub(crate) crash_on_oom: bool,
     /// Whether its access lines are those of the process, or a gateway before it writes them.
@@ -184,7 +184,7 @@ pub(crate) async fn open(
     };
     let mut settings = Settings::new(clock);
     settings.limits.drain = face.drain;
-    settings.mishaps = face.mishaps;
+    settings.fault_injection = face.fault_injection;
     settings.admin_token = face.admin_token;
     settings.access_writer = face.access_writer;
     Ok(Embedded { name: names.swap_remove(0), summary, engine, served, publisher, settings })

@@ -350,7 +350,7 @@ async fn fleet(
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
             kv_share: None,
-            mishaps: None,
+            fault_injection: None,
             crash_on_oom: false,
             access_writer: AccessWriter::Inner,
             admin_token: config.admin.token.as_ref().map(|token| token.reveal().to_owned()),

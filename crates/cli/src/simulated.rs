@@ -7,10 +7,10 @@ use overdraft_engine::{CacheChanges, Observation, Observer, SimulatedSettings};
 use overdraft_gpu_model::{AnswerLengths, Catalogue, Profile, ProfileError};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, Tokens};
-use overdraft_worker::MishapSettings;
+use overdraft_worker::FaultSettings;
 
 use crate::fault::Fault;
-use crate::mishap_options::MishapOptions;
+use crate::fault_injection_options::FaultInjectionOptions;
 use crate::simulated_engine::GpuEngineOptions;
 
 /// What `--simulate` takes instead of a name to show all names.
@@ -57,7 +57,7 @@ pub(crate) struct SimulateOptions {
           value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
     pub(crate) workers: u16,
     #[command(flatten)]
-    mishaps: MishapOptions,
+    fault_injection: FaultInjectionOptions,
 }
 
 /// A worker to simulate.
@@ -83,8 +83,8 @@ impl SimulateOptions {
     ///
     /// # Errors
     /// Shares that are more than all requests together.
-    pub(crate) fn mishaps(&self, place: u16) -> Result<Option<MishapSettings>, Fault> {
-        self.mishaps.settings(self.seed.wrapping_add(place.into()))
+    pub(crate) fn fault_injection(&self, place: u16) -> Result<Option<FaultSettings>, Fault> {
+        self.fault_injection.settings(self.seed.wrapping_add(place.into()))
     }
 
     /// What `--simulate` asks for, if it is there.

@@ -168,7 +168,7 @@ fn face(arguments: &Arguments, source: &Source) -> Result<Face, Fault> {
         kv_share,
         guessing,
         drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
-        mishaps: None,
+        fault_injection: None,
         crash_on_oom: arguments.simulate.crash_on_oom,
         access_writer: AccessWriter::Front,
         admin_token: arguments.admin_token.clone().filter(|token| !token.is_empty()),
@@ -180,7 +180,7 @@ fn one_of(arguments: &Arguments, face: &Face, place: u16) -> Result<Face, Fault>
     let events = face.kv_events.as_ref().map(|events| events.beside(place)).transpose();
     Ok(Face {
         kv_events: events.map_err(|error| kv_event_options::refused(&error))?,
-        mishaps: arguments.simulate.mishaps(place)?,
+        fault_injection: arguments.simulate.fault_injection(place)?,
         ..face.clone()
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! It serves to test gateways before workers. The fault of a request is drawn from a seed and the
 //! request's number, so that sequential requests get the same faults in every run. **Invariant:** a
-//! worker without [`MishapSettings`] never draws.
+//! worker without [`FaultSettings`] never draws.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The rate of each fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MishapSettings {
+pub struct FaultSettings {
     /// Requests that are answered with an error, in millionths.
     pub errors: u32,
     /// With which error.
@@ -31,11 +31,11 @@ pub struct MishapSettings {
 }
 
 /// All requests, in millionths.
-pub const MISHAPS_MAX: u32 = 1_000_000;
+pub const FAULTS_MAX: u32 = 1_000_000;
 
 /// What befalls a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mishap {
+pub(crate) enum InjectedFault {
     /// Nothing.
     None,
     /// It is refused with this.
@@ -48,38 +48,38 @@ pub(crate) enum Mishap {
 
 /// Draws what befalls requests.
 #[derive(Debug)]
-pub(crate) struct Mishaps {
-    settings: MishapSettings,
+pub(crate) struct FaultInjector {
+    settings: FaultSettings,
     requests: AtomicU64,
 }
 
-impl Mishaps {
-    pub(crate) const fn new(settings: MishapSettings) -> Self {
+impl FaultInjector {
+    pub(crate) const fn new(settings: FaultSettings) -> Self {
         Self { settings, requests: AtomicU64::new(0) }
     }
 
     /// What befalls the next request.
-    pub(crate) fn next(&self) -> Mishap {
+    pub(crate) fn next(&self) -> InjectedFault {
         of(&self.settings, self.requests.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 /// What befalls the request of this number.
-fn of(settings: &MishapSettings, request: u64) -> Mishap {
+fn of(settings: &FaultSettings, request: u64) -> InjectedFault {
     let drawn = xxh3_64_with_seed(&request.to_le_bytes(), settings.seed);
-    let place = drawn % u64::from(MISHAPS_MAX);
+    let place = drawn % u64::from(FAULTS_MAX);
     let errors = u64::from(settings.errors);
     let stalls = errors + u64::from(settings.stalls);
     let cuts = stalls + u64::from(settings.cuts);
     match place {
-        _ if place < errors => Mishap::Error(settings.error),
-        _ if place < stalls => Mishap::Stall(settings.after, settings.stall),
-        _ if place < cuts => Mishap::Cut(settings.after),
-        _ => Mishap::None,
+        _ if place < errors => InjectedFault::Error(settings.error),
+        _ if place < stalls => InjectedFault::Stall(settings.after, settings.stall),
+        _ if place < cuts => InjectedFault::Cut(settings.after),
+        _ => InjectedFault::None,
     }
 }
 
-impl Mishap {
+impl InjectedFault {
     /// The error instead of an answer, if that is it.
     pub(crate) fn error(self) -> Option<ApiError> {
         let Self::Error(kind) = self else { return None };
@@ -107,7 +107,7 @@ pub(crate) async fn stall(lasts: Option<Duration>) {
 mod tests {
     use super::*;
 
-    const SETTINGS: MishapSettings = MishapSettings {
+    const SETTINGS: FaultSettings = FaultSettings {
         errors: 100_000,
         error: ErrorKind::Overloaded,
         stalls: 50_000,
@@ -117,37 +117,37 @@ mod tests {
         seed: 7,
     };
 
-    fn count(settings: &MishapSettings, is: impl Fn(Mishap) -> bool) -> usize {
+    fn count(settings: &FaultSettings, is: impl Fn(InjectedFault) -> bool) -> usize {
         (0..100_000).filter(|&request| is(of(settings, request))).count()
     }
 
     #[test]
     fn mishaps_are_as_frequent_as_asked_and_alike_for_a_seed() {
         // A binomial count of 100,000 draws is within five deviations.
-        let errors = count(&SETTINGS, |one| one == Mishap::Error(ErrorKind::Overloaded));
+        let errors = count(&SETTINGS, |one| one == InjectedFault::Error(ErrorKind::Overloaded));
         assert!((9_500..10_500).contains(&errors), "{errors}");
-        let stalls = count(&SETTINGS, |one| matches!(one, Mishap::Stall(..)));
+        let stalls = count(&SETTINGS, |one| matches!(one, InjectedFault::Stall(..)));
         assert!((4_650..5_350).contains(&stalls), "{stalls}");
-        let cuts = count(&SETTINGS, |one| matches!(one, Mishap::Cut(_)));
+        let cuts = count(&SETTINGS, |one| matches!(one, InjectedFault::Cut(_)));
         assert!((1_770..2_230).contains(&cuts), "{cuts}");
-        let again = Mishaps::new(SETTINGS);
+        let again = FaultInjector::new(SETTINGS);
         assert!((0..1_000).all(|request| again.next() == of(&SETTINGS, request)));
-        let other = MishapSettings { seed: 8, ..SETTINGS };
+        let other = FaultSettings { seed: 8, ..SETTINGS };
         assert!((0..1_000).any(|request| of(&other, request) != of(&SETTINGS, request)));
     }
 
     #[test]
     fn all_or_none_of_the_requests_can_go_wrong() {
-        let all = MishapSettings { errors: MISHAPS_MAX, ..SETTINGS };
+        let all = FaultSettings { errors: FAULTS_MAX, ..SETTINGS };
         assert_eq!(count(&all, |one| one.error().is_some()), 100_000);
-        let none = MishapSettings { errors: 0, stalls: 0, cuts: 0, ..SETTINGS };
-        assert_eq!(count(&none, |one| one == Mishap::None), 100_000);
+        let none = FaultSettings { errors: 0, stalls: 0, cuts: 0, ..SETTINGS };
+        assert_eq!(count(&none, |one| one == InjectedFault::None), 100_000);
     }
 
     #[test]
     fn a_cut_strikes_once_so_many_tokens_are_told() {
-        let cut = Mishap::Cut(Tokens::new(3));
+        let cut = InjectedFault::Cut(Tokens::new(3));
         assert!(!cut.is_due(Tokens::new(2)) && cut.is_due(Tokens::new(3)));
-        assert!(!Mishap::None.is_due(Tokens::new(1_000)));
+        assert!(!InjectedFault::None.is_due(Tokens::new(1_000)));
     }
 }

@@ -22,7 +22,7 @@ use overdraft_wire::Generation;
 use overdraft_wire::request::Delivery;
 use overdraft_wire::{ApiError, ErrorKind};
 
-use crate::fault_injection::{self, Mishap, Mishaps};
+use crate::fault_injection::{self, FaultInjector, InjectedFault};
 use crate::kv_share::Peer;
 use crate::meter::Meter;
 use crate::piece::{Choice, Piece, Step};
@@ -57,8 +57,8 @@ pub(crate) async fn answer(
         .await?;
     plan.check_queue(worker.engine.waiting_max())?;
     plan.check_logprobs()?;
-    let mishap = worker.mishaps.as_ref().map_or(Mishap::None, Mishaps::next);
-    if let Some(error) = mishap.error() {
+    let fault = worker.fault_injection.as_ref().map_or(InjectedFault::None, FaultInjector::next);
+    if let Some(error) = fault.error() {
         return Err(error);
     }
     let loading = worker.load.begin();
@@ -70,7 +70,7 @@ pub(crate) async fn answer(
     exchange.access.note(|record| record.end.phase = Phase::FirstToken);
     let heading = heading(worker, exchange, &plan);
     let (owner, exchange) = (Arc::clone(worker), exchange.clone());
-    let job = Job { worker: owner, exchange, streams, loading, mishap };
+    let job = Job { worker: owner, exchange, streams, loading, fault };
     match plan.delivery {
         Delivery::Whole => job.whole(&plan, &heading).await,
         Delivery::Stream(_) => Ok(job.streamed(&plan, heading)),
@@ -222,7 +222,7 @@ struct Job {
     streams: Streams,
     loading: Loading,
     /// What befalls it on purpose.
-    mishap: Mishap,
+    fault: InjectedFault,
 }
 
 impl Job {
@@ -260,9 +260,9 @@ impl Job {
 
     /// Waits while the answer stalls, if that befalls it; says whether it is to be cut.
     async fn befallen(&mut self) -> bool {
-        match std::mem::replace(&mut self.mishap, Mishap::None) {
-            Mishap::None | Mishap::Error(_) => false,
-            Mishap::Stall(_, lasts) => {
+        match std::mem::replace(&mut self.fault, InjectedFault::None) {
+            InjectedFault::None | InjectedFault::Error(_) => false,
+            InjectedFault::Stall(_, lasts) => {
                 let drain = self.exchange.drain.clone();
                 tokio::select! {
                     () = fault_injection::stall(lasts) => {}
@@ -270,7 +270,7 @@ impl Job {
                 }
                 false
             }
-            Mishap::Cut(_) => {
+            InjectedFault::Cut(_) => {
                 self.exchange.access.note(|record| {
                     record.end = EndCode { ender: Ender::Server, phase: Phase::Data };
                 });
@@ -364,7 +364,7 @@ impl Streaming {
             Progress::Done => return Ok(None),
             Progress::Lost => return Err("the stream was lost".into()),
         }
-        if self.job.mishap.is_due(self.state.meter().completion()) && self.job.befallen().await {
+        if self.job.fault.is_due(self.state.meter().completion()) && self.job.befallen().await {
             // What was handed over before has to leave before the connection does.
             tokio::task::yield_now().await;
             return Err(CUT.into());

@@ -32,7 +32,7 @@ mod worker;
 pub use overdraft_http::Drained;
 pub use overdraft_telemetry::metrics::MetricNames;
 
-pub use self::fault_injection::{MISHAPS_MAX, MishapSettings};
+pub use self::fault_injection::{FAULTS_MAX, FaultSettings};
 pub use self::kv_events::{KvEvents, KvEventsError, KvEventsSettings, KvPublisher};
 pub use self::kv_share::{KvShare, KvShareError, KvShareSettings, Peer, PeerError};
 pub use self::metrics::EngineMetrics;

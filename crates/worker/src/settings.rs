@@ -7,7 +7,7 @@ use overdraft_http::Limits;
 use overdraft_telemetry::{AccessWriter, Clock};
 use overdraft_tokenizer::{PIECE_CACHE_BYTES, TokenizerDocument};
 
-use crate::fault_injection::MishapSettings;
+use crate::fault_injection::FaultSettings;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
@@ -50,7 +50,7 @@ pub struct Settings {
     /// Bytes of tokenized pieces of prompts that are remembered at most.
     pub piece_cache_bytes: usize,
     /// Which requests go wrong on purpose; `None` is none.
-    pub mishaps: Option<MishapSettings>,
+    pub fault_injection: Option<FaultSettings>,
     /// Whoever presents this as a bearer token may give orders. Without one, whoever comes over the
     /// loopback interface.
     pub admin_token: Option<String>,
@@ -76,7 +76,7 @@ impl Settings {
             clock,
             prepare_at_once: PREPARE_AT_ONCE,
             piece_cache_bytes: PIECE_CACHE_BYTES,
-            mishaps: None,
+            fault_injection: None,
             admin_token: None,
             access_writer: AccessWriter::Front,
         }

@@ -12,7 +12,7 @@ use overdraft_wire::ApiError;
 use overdraft_wire::response::{ModelCard, ModelList};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::fault_injection::Mishaps;
+use crate::fault_injection::FaultInjector;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
@@ -35,7 +35,7 @@ pub(crate) struct Worker {
     pub(crate) access_writer: AccessWriter,
     pub(crate) load: Load,
     /// What befalls requests, where some are to go wrong.
-    pub(crate) mishaps: Option<Mishaps>,
+    pub(crate) fault_injection: Option<FaultInjector>,
     /// Filled once the warm-up is over: with a reason if the model failed it.
     pub(crate) warm: OnceLock<Result<(), String>>,
     names: Vec<String>,
@@ -63,7 +63,7 @@ impl Worker {
             admin_token: settings.admin_token.clone(),
             access_writer: settings.access_writer,
             load: Load::default(),
-            mishaps: settings.mishaps.map(Mishaps::new),
+            fault_injection: settings.fault_injection.map(FaultInjector::new),
             warm: OnceLock::new(),
             names: served.names,
             root: served.root,

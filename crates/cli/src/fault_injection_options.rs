@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use overdraft_units::Tokens;
 use overdraft_wire::ErrorKind;
-use overdraft_worker::{MISHAPS_MAX, MishapSettings};
+use overdraft_worker::{FAULTS_MAX, FaultSettings};
 
 use crate::fault::Fault;
 
@@ -22,7 +22,7 @@ const ERRORS: [(u16, ErrorKind); 8] = [
 
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Fault injection")]
-pub(crate) struct MishapOptions {
+pub(crate) struct FaultInjectionOptions {
     /// Share of requests that are answered with an error instead, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share, requires = "simulate")]
     error_rate: u32,
@@ -43,15 +43,15 @@ pub(crate) struct MishapOptions {
     fault_after: u32,
 }
 
-impl MishapOptions {
+impl FaultInjectionOptions {
     /// What was asked for; `None` is nothing. `seed` decides which requests.
     ///
     /// # Errors
     /// Shares that are more than all requests together.
-    pub(crate) fn settings(&self, seed: u64) -> Result<Option<MishapSettings>, Fault> {
+    pub(crate) fn settings(&self, seed: u64) -> Result<Option<FaultSettings>, Fault> {
         let shares = [self.error_rate, self.stall_rate, self.cut_rate];
         let sum: u32 = shares.iter().sum();
-        if MISHAPS_MAX < sum {
+        if FAULTS_MAX < sum {
             let [errors, stalls, cuts] = shares.map(told);
             return Err(Fault::input(format!(
                 "`--error-rate {errors}`, `--stall-rate {stalls}` and `--cut-rate {cuts}` come to {}; \
@@ -59,7 +59,7 @@ impl MishapOptions {
                 told(sum)
             )));
         }
-        let settings = MishapSettings {
+        let settings = FaultSettings {
             errors: self.error_rate,
             error: self.error_status,
             stalls: self.stall_rate,
@@ -74,7 +74,7 @@ impl MishapOptions {
 
 /// Millionths as the share that was typed.
 fn told(millionths: u32) -> f64 {
-    f64::from(millionths) / f64::from(MISHAPS_MAX)
+    f64::from(millionths) / f64::from(FAULTS_MAX)
 }
 
 /// A share in millionths.
@@ -82,7 +82,7 @@ fn share(text: &str) -> Result<u32, String> {
     let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
     let share = share.ok_or("expected a share from 0 to 1, as in `0.05`")?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a million")]
-    let millionths = (share * f64::from(MISHAPS_MAX)).round() as u32;
+    let millionths = (share * f64::from(FAULTS_MAX)).round() as u32;
     Ok(millionths)
 }
 
