@@ -10,12 +10,12 @@
 //! Invariant: triggers, streams and connections are bounded; a trigger that nobody asks about any
 //! more is forgotten.
 
-mod desk;
 mod message;
 mod query;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod triggers;
 
 use std::time::Duration;
 

@@ -26,9 +26,9 @@ use tonic::body::Body;
 use tonic::server::{Grpc, ServerStreamingService, UnaryService};
 use tonic_prost::ProstCodec;
 
-use crate::desk::Desk;
 use crate::message::{IsActiveResponse, ScaledObjectRef};
 use crate::query::Query;
+use crate::triggers::Triggers;
 use crate::{CONNECTIONS_MAX, LOOK_EVERY, STREAMS_MAX, Source};
 
 /// Maximum bytes of a request.
@@ -58,8 +58,10 @@ pub async fn serve<S: Source>(
     source: Arc<S>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let face =
-        Arc::new(Face { desk: Desk::new(source), streams: Arc::new(Semaphore::new(STREAMS_MAX)) });
+    let face = Arc::new(Face {
+        triggers: Triggers::new(source),
+        streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+    });
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut ticks = interval(LOOK_EVERY);
@@ -68,7 +70,7 @@ pub async fn serve<S: Source>(
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            _ = ticks.tick() => face.desk.tick(),
+            _ = ticks.tick() => face.triggers.tick(),
             Some(_ended) = connections.join_next() => {}
             (stream, permit) = accept(&listener, &room) => {
                 let face = Arc::clone(&face);
@@ -131,17 +133,17 @@ async fn connection<S: Source>(stream: TcpStream, face: Arc<Face<S>>) {
 /// The service as a connection sees it.
 #[derive(Debug)]
 struct Face<S> {
-    desk: Desk<S>,
+    triggers: Triggers<S>,
     streams: Arc<Semaphore>,
 }
 
 impl<S: Source> Face<S> {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let desk = &self.desk;
+        let triggers = &self.triggers;
         match request.uri().path() {
             "/externalscaler.ExternalScaler/IsActive" => {
                 let active = |object: ScaledObjectRef| {
-                    let wanted = desk.wanted(&desk.query(&object)?)?;
+                    let wanted = triggers.wanted(&triggers.query(&object)?)?;
                     Ok(IsActiveResponse { result: wanted.active })
                 };
                 grpc().unary(Unary(active), request).await
@@ -151,11 +153,11 @@ impl<S: Source> Face<S> {
                 grpc().server_streaming(service, request).await
             }
             "/externalscaler.ExternalScaler/GetMetricSpec" => {
-                let specs = |object: ScaledObjectRef| desk.specs(&object);
+                let specs = |object: ScaledObjectRef| triggers.specs(&object);
                 grpc().unary(Unary(specs), request).await
             }
             "/externalscaler.ExternalScaler/GetMetrics" => {
-                let metrics = |asked| desk.metrics(&asked);
+                let metrics = |asked| triggers.metrics(&asked);
                 grpc().unary(Unary(metrics), request).await
             }
             _ => Status::unimplemented(
@@ -167,12 +169,12 @@ impl<S: Source> Face<S> {
     }
 
     fn changes(self: Arc<Self>, object: &ScaledObjectRef) -> Result<Changes<S>, Status> {
-        let query = self.desk.query(object)?;
+        let query = self.triggers.query(object)?;
         let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_full| {
             Status::resource_exhausted(format!("{STREAMS_MAX} streams are open already"))
         })?;
         // Refused now rather than with the first look.
-        self.desk.wanted(&query)?;
+        self.triggers.wanted(&query)?;
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Changes { face: self, query, looks, told: None, _permit: permit })
@@ -231,7 +233,7 @@ impl<S: Source> Stream for Changes<S> {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         while this.looks.poll_tick(cx).is_ready() {
-            let active = match this.face.desk.wanted(&this.query) {
+            let active = match this.face.triggers.wanted(&this.query) {
                 Ok(wanted) => wanted.active,
                 Err(status) => return Poll::Ready(Some(Err(status))),
             };

@@ -1,4 +1,4 @@
-//! Metadata as people write it, and what the desk makes of it.
+//! Metadata as people write it, and what the triggers make of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::Code;
 
-use crate::desk::{Desk, METRIC};
 use crate::message::{GetMetricsRequest, ScaledObjectRef};
 use crate::query::Query;
+use crate::triggers::{METRIC, Triggers};
 use crate::{CONNECTIONS_MAX, ScaleSettings, Source, TRIGGERS_MAX, serve};
 
 const POOLS: &[&str] = &["target", "draft"];
@@ -85,53 +85,55 @@ impl Source for Fleet {
     }
 }
 
-fn desk() -> (Arc<Fleet>, Desk<Fleet>) {
+fn triggers() -> (Arc<Fleet>, Triggers<Fleet>) {
     let known = Load { members: 1, serving: 1, known: 1, ..Load::default() };
     let fleet = Arc::new(Fleet(Mutex::new((known, 0))));
-    (Arc::clone(&fleet), Desk::new(fleet))
+    (Arc::clone(&fleet), Triggers::new(fleet))
 }
 
 fn object(pairs: &[(&str, &str)]) -> ScaledObjectRef {
     ScaledObjectRef { name: "o".to_owned(), namespace: "n".to_owned(), metadata: metadata(pairs) }
 }
 
-fn value(desk: &Desk<Fleet>, pairs: &[(&str, &str)]) -> i64 {
+fn value(triggers: &Triggers<Fleet>, pairs: &[(&str, &str)]) -> i64 {
     let asked = GetMetricsRequest { object: Some(object(pairs)), name: METRIC.to_owned() };
-    let answer = desk.metrics(&asked).expect("it can be followed");
+    let answer = triggers.metrics(&asked).expect("it can be followed");
     assert_eq!(answer.values.len(), 1);
     answer.values[0].value
 }
 
 #[test]
 fn each_trigger_is_held_by_itself() {
-    let (fleet, desk) = desk();
+    let (fleet, triggers) = triggers();
     let slow = [("queueTarget", "50")];
-    assert_eq!((value(&desk, &[]), value(&desk, &slow)), (0, 0));
+    assert_eq!((value(&triggers, &[]), value(&triggers, &slow)), (0, 0));
     fleet.0.lock().unwrap().0.waiting = 100;
-    assert_eq!((value(&desk, &[]), value(&desk, &slow)), (10, 2));
-    assert_eq!(value(&desk, &[("pool", "draft")]), 0, "pools do not see each other");
+    assert_eq!((value(&triggers, &[]), value(&triggers, &slow)), (10, 2));
+    assert_eq!(value(&triggers, &[("pool", "draft")]), 0, "pools do not see each other");
     fleet.0.lock().unwrap().0.waiting = 0;
     fleet.0.lock().unwrap().1 = 1;
-    assert_eq!((value(&desk, &[]), value(&desk, &slow)), (10, 2), "a fall waits");
+    assert_eq!((value(&triggers, &[]), value(&triggers, &slow)), (10, 2), "a fall waits");
 }
 
 #[test]
 fn a_peak_between_two_questions_is_not_missed() {
-    let (fleet, desk) = desk();
-    assert_eq!(value(&desk, &[]), 0);
+    let (fleet, triggers) = triggers();
+    assert_eq!(value(&triggers, &[]), 0);
     fleet.0.lock().unwrap().0.waiting = 30;
-    desk.tick();
+    triggers.tick();
     fleet.0.lock().unwrap().0.waiting = 0;
     fleet.0.lock().unwrap().1 = 5;
-    assert_eq!(value(&desk, &[]), 3);
+    assert_eq!(value(&triggers, &[]), 3);
 }
 
 #[test]
 fn triggers_are_bounded_and_forgotten() {
-    let (fleet, desk) = desk();
+    let (fleet, triggers) = triggers();
     let ask = |number: usize| {
         let count = number.to_string();
-        desk.wanted(&desk.query(&object(&[("queueTarget", &count)])).expect("it can be followed"))
+        triggers.wanted(
+            &triggers.query(&object(&[("queueTarget", &count)])).expect("it can be followed"),
+        )
     };
     for number in 1..=TRIGGERS_MAX {
         ask(number).expect("there is room");
@@ -140,19 +142,19 @@ fn triggers_are_bounded_and_forgotten() {
     assert_eq!(full.code(), Code::ResourceExhausted);
     fleet.0.lock().unwrap().1 = 1_801;
     ask(1).expect("it is known");
-    desk.tick();
+    triggers.tick();
     ask(TRIGGERS_MAX + 1).expect("the others were forgotten");
 }
 
 #[test]
 fn a_question_without_an_answer_is_refused_by_name() {
-    let (_, desk) = desk();
+    let (_, triggers) = triggers();
     let asked = GetMetricsRequest { object: Some(object(&[])), name: "queue".to_owned() };
-    let refused = desk.metrics(&asked).expect_err("there is no such metric");
+    let refused = triggers.metrics(&asked).expect_err("there is no such metric");
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("`queue`") && refused.message().contains(METRIC));
     let asked = GetMetricsRequest { object: None, name: METRIC.to_owned() };
-    assert_eq!(desk.metrics(&asked).expect_err("of whom?").code(), Code::InvalidArgument);
+    assert_eq!(triggers.metrics(&asked).expect_err("of whom?").code(), Code::InvalidArgument);
 }
 
 /// HTTP/2's preface and an empty SETTINGS frame.
@@ -162,7 +164,7 @@ const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"
 async fn who_connects_and_says_nothing_leaves_its_place_to_others() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (fleet, _) = desk();
+    let (fleet, _) = triggers();
     let asked = async {
         let mut silent = Vec::new();
         for _ in 0..CONNECTIONS_MAX {

@@ -1,7 +1,7 @@
 //! KEDA trigger state: the wanted number of workers of each trigger, with cooldown.
 //!
 //! A trigger's number must not flap between queries, so each has a [`Hold`] of its own, keyed by
-//! the query. The desk also updates all of them by itself: KEDA polls every half a minute, and a
+//! the query. It also updates all of them by itself: KEDA polls every half a minute, and a
 //! peak in between must not be missed.
 
 use std::collections::BTreeMap;
@@ -38,16 +38,16 @@ struct Trigger {
     asked: Instant,
 }
 
-/// Answers questions about the fleet.
+/// The triggers that KEDA has asked for, each with its held number of workers.
 #[derive(Debug)]
-pub(crate) struct Desk<S> {
+pub(crate) struct Triggers<S> {
     source: Arc<S>,
-    triggers: Mutex<BTreeMap<Query, Trigger>>,
+    followed: Mutex<BTreeMap<Query, Trigger>>,
 }
 
-impl<S: Source> Desk<S> {
+impl<S: Source> Triggers<S> {
     pub(crate) fn new(source: Arc<S>) -> Self {
-        Self { source, triggers: Mutex::new(BTreeMap::new()) }
+        Self { source, followed: Mutex::new(BTreeMap::new()) }
     }
 
     /// What a trigger's metadata asks for.
@@ -63,7 +63,7 @@ impl<S: Source> Desk<S> {
     /// What that wants now.
     pub(crate) fn wanted(&self, query: &Query) -> Result<Wanted, Status> {
         let now = self.source.now();
-        let mut triggers = self.triggers();
+        let mut triggers = self.followed();
         if !triggers.contains_key(query) {
             if TRIGGERS_MAX <= triggers.len() {
                 return Err(Status::resource_exhausted(format!(
@@ -81,7 +81,7 @@ impl<S: Source> Desk<S> {
     /// Looks at every trigger, so that no peak between two questions is missed.
     pub(crate) fn tick(&self) {
         let now = self.source.now();
-        let mut triggers = self.triggers();
+        let mut triggers = self.followed();
         triggers.retain(|_, trigger| now.since(trigger.asked) < FORGOTTEN_AFTER);
         for (query, trigger) in triggers.iter_mut() {
             self.look(query, trigger, now);
@@ -120,7 +120,7 @@ impl<S: Source> Desk<S> {
         Ok(GetMetricsResponse { values: vec![value] })
     }
 
-    fn triggers(&self) -> MutexGuard<'_, BTreeMap<Query, Trigger>> {
-        self.triggers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn followed(&self) -> MutexGuard<'_, BTreeMap<Query, Trigger>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
