@@ -32,7 +32,7 @@ pub(super) struct Patience {
     pub(super) deaths_max: u32,
 }
 
-/// What the face tells.
+/// What the HTTP API tells.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The process's number; zero while none runs.

@@ -1,7 +1,7 @@
 //! `overdraft supervise`: runs an engine as its child, prepared, and restarts it.
 //!
 //! The child gets the allocator and NCCL environment that long-running engines want, is started
-//! again when it dies, with growing pauses, and on demand: `POST /restart` on a small HTTP face is
+//! again when it dies, with growing pauses, and on demand: `POST /restart` on a small HTTP API is
 //! what the gateway's fragmentation watch calls. A SIGTERM, an interrupt, a quit or a hang-up ends the child, which is
 //! waited for.
 
@@ -9,7 +9,7 @@ mod advice;
 mod child;
 mod engine_flags;
 mod environment;
-mod face;
+mod http_api;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use tokio::sync::{mpsc, oneshot};
 use self::advice::Advice;
 use self::child::{Engine, Patience, State};
 use self::environment::Setting;
-use self::face::Face;
+use self::http_api::HttpApi;
 use crate::fault::Fault;
 use crate::listen_options;
 use crate::log_options::LogOptions;
 
-/// Connections to the face at once.
+/// Connections to the API at once.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Bytes of a request to the face at most; nobody reads them.
+/// Bytes of a request to the API at most; nobody reads them.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(clap::Args, Debug)]
@@ -119,14 +119,14 @@ async fn supervise(arguments: Arguments) -> Result<(), Fault> {
         state: Arc::clone(&state),
         clock,
     };
-    let face = Arc::new(Face { token: arguments.token, state, orders, advice });
+    let api = Arc::new(HttpApi { token: arguments.token, state, orders, advice });
     let limits = Limits {
         connections: CONNECTIONS_MAX,
         body_bytes: BODY_BYTES_MAX,
         drain: Duration::from_secs(1),
         ..Limits::default()
     };
-    let answering = Server::new(limits, clock).serve(listener, face, std::future::pending());
+    let answering = Server::new(limits, clock).serve(listener, api, std::future::pending());
     tokio::select! {
         ended = engine.run(ordered) => ended,
         _drained = answering => Ok(()),

@@ -21,16 +21,16 @@ const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 /// Headers that mark a forwarded request.
 const SPEAKS_FOR_OTHERS: [&str; 4] = ["forwarded", "origin", "via", "x-forwarded-for"];
 
-/// The HTTP face.
+/// The API, and what it tells and orders.
 #[derive(Debug)]
-pub(super) struct Face {
+pub(super) struct HttpApi {
     pub(super) token: Option<String>,
     pub(super) state: Arc<State>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) advice: Advice,
 }
 
-impl Service for Face {
+impl Service for HttpApi {
     async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
         let (head, _body) = request.into_parts();
         let path = head.uri.path();
@@ -60,7 +60,7 @@ impl Service for Face {
     }
 }
 
-impl Face {
+impl HttpApi {
     fn is_allowed(&self, exchange: &Exchange, head: &HeaderMap) -> bool {
         let Some(token) = &self.token else {
             let direct = SPEAKS_FOR_OTHERS.iter().all(|name| !head.contains_key(*name));
