@@ -9,8 +9,8 @@ use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{self, DEPTH_MAX};
 use overdraft_sim::fleet::CacheKnowledge::Estimated;
 use overdraft_sim::fleet::{
-    AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, RESTART_DEFAULT, RequestKind,
-    Speculation,
+    AnswerCache, CascadeScenario, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, RESTART_DEFAULT,
+    RequestKind, Speculation,
 };
 use overdraft_sim::report::{Estimate, Objectives};
 use overdraft_sim::workload::{Pacing, Session, Sessions, Source, WorkloadError};
@@ -227,7 +227,7 @@ fn steps() -> Result<Vec<Arm>> {
         acceptance: vec![vec![0.7]],
     });
     let mut cascading = Arm { label: "+ cascade", ..guessing.clone() };
-    cascading.scenario.cascade = Some(Cascading {
+    cascading.scenario.cascade = Some(CascadeScenario {
         draft: Catalogue::builtin().find(DRAFT.0)?,
         workers: DRAFT.1,
         settings: cascade::Settings {

@@ -9,7 +9,7 @@ use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
 use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 use overdraft_sim::fleet::{
-    AnswerCache, Cascading, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,
+    AnswerCache, CascadeScenario, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,
     RESTART_DEFAULT, Refusing, RequestKind, Scenario, Speculation, Stall, all_alike,
 };
 use overdraft_sim::workload::similar;
@@ -305,7 +305,7 @@ impl DecisionOptions {
         })
     }
 
-    fn cascading(&self, profiles: &Catalogue) -> Result<Cascading, Fault> {
+    fn cascading(&self, profiles: &Catalogue) -> Result<CascadeScenario, Fault> {
         let mode = cascade::Mode::named(&self.cascade).ok_or_else(|| {
             let near = similar(&self.cascade, ["gate", "verify", "shadow", "off"].into_iter());
             let why = format!("`--cascade {}` cannot be simulated{near}; expected ", self.cascade);
@@ -331,7 +331,7 @@ impl DecisionOptions {
         let default = cascade::Settings::default();
         let first = windows.map_or(default.first, |windows| windows.first);
         let settings = cascade::Settings { mode, loss, first, slowdown, ..default };
-        Ok(Cascading { draft, workers: self.draft_workers, settings, windows, kinds })
+        Ok(CascadeScenario { draft, workers: self.draft_workers, settings, windows, kinds })
     }
 
     /// What was set, for the report.

@@ -7,7 +7,7 @@ use overdraft_core::cascade::{
 use overdraft_units::{Instant, Tokens};
 
 use super::cascade::Course;
-use super::cascading::{Cascading, RequestKind};
+use super::cascade_scenario::{CascadeScenario, RequestKind};
 use super::life_cycle::unsent;
 use super::request_slab::Flight;
 use crate::Draws;
@@ -61,7 +61,7 @@ pub(super) struct DraftWords {
 }
 
 impl Gatekeeper {
-    pub(super) fn new(settings: &Cascading) -> Self {
+    pub(super) fn new(settings: &CascadeScenario) -> Self {
         Self {
             gate: Cascade::new(settings.settings),
             journal: Journal::new(0),

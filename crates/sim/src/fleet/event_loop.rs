@@ -6,7 +6,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::bounds::{GATEWAYS_MAX, WORKERS_MAX};
 use super::cascade::Course;
-use super::cascading::RequestKind;
+use super::cascade_scenario::RequestKind;
 use super::draft_gate::{Drafts, Gatekeeper};
 use super::draft_model::Guesses;
 use super::error::SimulateError;

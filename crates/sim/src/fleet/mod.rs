@@ -9,7 +9,7 @@
 
 mod bounds;
 mod cascade;
-mod cascading;
+mod cascade_scenario;
 mod draft_gate;
 mod draft_model;
 mod error;
@@ -41,7 +41,7 @@ mod time_series;
 mod worker;
 
 pub use self::bounds::{GATEWAYS_MAX, WORKERS_MAX};
-pub use self::cascading::{Cascading, RequestKind};
+pub use self::cascade_scenario::{CascadeScenario, RequestKind};
 pub use self::draft_gate::Drafts;
 pub use self::draft_model::Guesses;
 pub use self::error::SimulateError;

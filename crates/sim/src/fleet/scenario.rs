@@ -8,7 +8,7 @@ use overdraft_scheduler::speculate::Policy;
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::bounds::{PAGE, SHARE_EVERY};
-use super::cascading::Cascading;
+use super::cascade_scenario::CascadeScenario;
 use super::faulty_workers::Refusing;
 use super::stall::Stall;
 use super::tenant_mix::Mix;
@@ -81,7 +81,7 @@ pub struct Scenario {
     /// How workers guess ahead, where they do.
     pub speculation: Option<Speculation>,
     /// A cheaper pool that is asked first, where there is one.
-    pub cascade: Option<Cascading>,
+    pub cascade: Option<CascadeScenario>,
     /// Whether it is told why prompt tokens were not found in caches; it takes a look at every worker for each
     /// request.
     pub tells_missed: bool,

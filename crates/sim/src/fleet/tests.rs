@@ -348,7 +348,7 @@ fn a_cascade_gives_drafts_where_they_are_as_good_and_keeps_within_its_loss() {
         RequestKind { weight: 1.0, worse: 0.8, surprise: 1.5 },
     ];
     scenario.cascade =
-        Some(Cascading { draft: profile, workers: 1, settings, windows: None, kinds });
+        Some(CascadeScenario { draft: profile, workers: 1, settings, windows: None, kinds });
     let workload = "unique:question=200,output=60,rate=10";
     let simulated = run(&scenario, workload, 1_500, 5);
     let told = summary(&simulated);
@@ -380,7 +380,8 @@ fn a_draft_that_takes_too_long_is_given_up_and_the_target_answers() {
     let mut with = |slowdown| {
         let (draft, kinds) = (draft.clone(), kinds.clone());
         let settings = settings(slowdown);
-        scenario.cascade = Some(Cascading { draft, workers: 1, settings, windows: None, kinds });
+        scenario.cascade =
+            Some(CascadeScenario { draft, workers: 1, settings, windows: None, kinds });
         run(&scenario, workload, 1_500, 5)
     };
     let any = with(None);
@@ -395,7 +396,7 @@ fn a_draft_that_takes_too_long_is_given_up_and_the_target_answers() {
 /// Two servers behind a draft pool, with drafts of that surprise, a cascade of that mode and such windows.
 fn drafting(mode: cascade::Mode, windows: Option<cascade::Windows>, surprise: f64) -> Scenario {
     let mut scenario = scenario(Policy::Cost, 2);
-    scenario.cascade = Some(Cascading {
+    scenario.cascade = Some(CascadeScenario {
         draft: Catalogue::builtin().find("h100-tp1/llama-3-8b-fp8").unwrap(),
         workers: 1,
         settings: cascade::Settings {
@@ -468,7 +469,7 @@ fn all_decisions_together_repeat_to_the_microsecond() {
         pass: Micros::new(450),
         acceptance: vec![vec![0.9, 0.7], vec![0.5]],
     });
-    scenario.cascade = Some(Cascading {
+    scenario.cascade = Some(CascadeScenario {
         draft: Catalogue::builtin().find("h100-tp1/llama-3-8b-fp8").unwrap(),
         workers: 1,
         settings: cascade::Settings { mode: cascade::Mode::Gate, ..cascade::Settings::default() },

@@ -5,7 +5,7 @@ use overdraft_gpu_model::Profile;
 
 /// A draft pool, and what its answers are worth.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cascading {
+pub struct CascadeScenario {
     /// What each draft worker is.
     pub draft: Profile,
     /// How many there are; 1 or more.
