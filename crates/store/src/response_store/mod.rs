@@ -10,7 +10,7 @@
 //! that. The stamps begin with an epoch of their own, so that entries outlive no loss of the stamps.
 
 mod envelope;
-mod wire;
+mod shared_connection;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use redis::{Cmd, FromRedisValue};
 
 pub use self::envelope::{NAME_BYTES, Name, Secret, Unusable};
 use self::envelope::{Sealer, Stamp};
-use self::wire::Wire;
+use self::shared_connection::SharedConnection;
 use crate::address::Place;
 use crate::fault::{Fault, OpenError};
 use crate::settings::StoreSettings;
@@ -88,7 +88,7 @@ impl DepotStatus {
 /// A place for answers that gateways share.
 #[derive(Debug)]
 pub struct ResponseStore {
-    wire: Wire,
+    connection: SharedConnection,
     sealer: Sealer,
     namespace: String,
     /// Bytes of an entry at most.
@@ -115,7 +115,7 @@ impl ResponseStore {
         let timeout = settings.timeout.min(LOOKUP_MAX);
         let dialer = Dialer::new(place, settings)?;
         Ok(Some(Self {
-            wire: Wire::new(dialer, timeout),
+            connection: SharedConnection::new(dialer, timeout),
             sealer: Sealer::new(secret),
             namespace: settings.namespace.to_string(),
             entry_max,
@@ -133,7 +133,7 @@ impl ResponseStore {
     /// # Errors
     /// [`Fault`]; the request goes on as if there were no response store.
     pub async fn get(&self, name: &Name) -> Result<Looked, Fault> {
-        self.ran(self.wire.in_haste(self.look_up(name)).await)
+        self.ran(self.connection.in_haste(self.look_up(name)).await)
     }
 
     async fn look_up(&self, name: &Name) -> Result<Looked, Fault> {
@@ -181,7 +181,7 @@ impl ResponseStore {
         let millis = life.min(STAMPS_LIFE).as_millis().max(1).to_string();
         let mut writing = redis::cmd("SET");
         writing.arg(self.key(name)).arg(&sealed).arg("PX").arg(millis);
-        self.ran(self.wire.in_time(self.run::<()>(&writing)).await)
+        self.ran(self.connection.in_time(self.run::<()>(&writing)).await)
     }
 
     /// Makes everything within `scope` as good as absent, for every gateway.
@@ -202,7 +202,7 @@ impl ResponseStore {
             self.run::<i64>(&writing).await?;
             self.keep_stamps().await
         };
-        self.ran(self.wire.in_time(work).await)
+        self.ran(self.connection.in_time(work).await)
     }
 
     /// A word that changes whenever anybody purges anything.
@@ -212,7 +212,7 @@ impl ResponseStore {
     pub async fn purged(&self) -> Result<Option<String>, Fault> {
         let mut reading = redis::cmd("HGET");
         reading.arg(self.stamps()).arg("purged");
-        self.ran(self.wire.in_time(self.run(&reading)).await)
+        self.ran(self.connection.in_time(self.run(&reading)).await)
     }
 
     /// What entries of this tenant and model carry now.
@@ -239,7 +239,7 @@ impl ResponseStore {
     }
 
     async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Fault> {
-        self.wire.run(command).await
+        self.connection.run(command).await
     }
 
     fn ran<T>(&self, ran: Result<T, Fault>) -> Result<T, Fault> {

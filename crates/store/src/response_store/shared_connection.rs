@@ -1,4 +1,4 @@
-//! Multiplexed Redis connection for cached answers, with backoff after a failure.
+//! Shared (multiplexed) Redis connection for cached answers, with backoff after a failure.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::transport::{Connection, Dialer};
 
 /// A connection that mends itself.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct SharedConnection {
     dialer: Arc<Dialer>,
     line: watch::Sender<Line>,
     /// The task that makes the connection, one at a time; it ends with its owner.
@@ -50,7 +50,7 @@ impl Line {
     }
 }
 
-impl Wire {
+impl SharedConnection {
     pub(super) fn new(dialer: Dialer, timeout: Duration) -> Self {
         Self {
             dialer: Arc::new(dialer),
