@@ -39,8 +39,8 @@ pub use self::budgets::{Budgets, Extent, Level, Limits, Need, RetryAfter, Standi
 pub use self::fault::{Fault, OpenError};
 pub use self::redis_breaker::{FUSE_FAILURES, FUSE_FIRST, FUSE_MAX};
 pub use self::response_store::{
-    DepotStatus, LOOKUP_MAX, Looked, NAME_BYTES, Name, ResponseStore, STAMPS_LIFE, Scope, Secret,
-    Ticket, Unusable,
+    LOOKUP_MAX, Looked, NAME_BYTES, Name, ResponseStore, ResponseStoreStatus, STAMPS_LIFE, Scope,
+    Secret, Ticket, Unusable,
 };
 pub use self::revocations::{
     Learnt, REVOCATION_LIFE_MAX, REVOCATIONS_MAX, Revocation, Revocations, Revoked,

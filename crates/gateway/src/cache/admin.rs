@@ -47,7 +47,7 @@ impl Cache {
             bytes: gauges.bytes,
             bytes_max: super::room(&settings.cache),
             entries: gauges.entries,
-            shared: self.depot().is_some(),
+            shared: self.response_store().is_some(),
             hits: counts.hits,
             misses: counts.misses,
             coalesced: counts.coalesced,
@@ -78,7 +78,7 @@ pub(crate) fn standing(cache: &Cache) -> Response<Body> {
         bytes: gauges.bytes,
         bytes_max: super::room(set),
         entries: gauges.entries,
-        shared: cache.depot().is_some(),
+        shared: cache.response_store().is_some(),
         encrypted: set.encryption_key.is_some(),
         fields_known: FIELDS.len() + set.known_fields.len(),
         hits: counts.hits,
@@ -152,9 +152,9 @@ pub(crate) async fn purge(cache: &Arc<Cache>, purge: &Purge) -> Result<Response<
         (None, Some(model)) => Scope::Model(model),
         (Some(tenant), Some(model)) => Scope::Both(tenant, model),
     };
-    let store = match cache.depot() {
+    let store = match cache.response_store() {
         None => None,
-        Some(depot) => match depot.purge(scope).await {
+        Some(response_store) => match response_store.purge(scope).await {
             Ok(()) => Some("purged"),
             Err(fault) => {
                 let entries_here = cache.forget(scope);

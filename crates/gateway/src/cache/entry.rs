@@ -6,7 +6,7 @@ use bytes::Bytes;
 use overdraft_store::{NAME_BYTES, Name};
 use overdraft_wire::response::Usage;
 
-/// The form of the bytes that go to a depot.
+/// The form of the bytes that go to a response store.
 const VERSION: u8 = 1;
 
 /// Bytes before the packed answer.
@@ -87,13 +87,13 @@ impl Entry {
         Duration::from_millis(now_ms.saturating_sub(self.born_ms))
     }
 
-    /// Bytes that an answer of so many comes to at most, as it goes to a depot: what cannot be packed
+    /// Bytes that an answer of so many comes to at most, as it goes to a response store: what cannot be packed
     /// grows a little.
     pub(crate) const fn encoded_max(answer: usize) -> usize {
         HEAD_BYTES.saturating_add(answer).saturating_add(answer / 128).saturating_add(64)
     }
 
-    /// As it goes to a depot, whose envelope says whose it is.
+    /// As it goes to a response store, whose envelope says whose it is.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.packed.len());
         bytes.push(VERSION);
@@ -109,7 +109,7 @@ impl Entry {
         bytes
     }
 
-    /// Out of a depot; `None` where it is of another form, or unpacks to more than `answer_max` bytes.
+    /// Out of a response store; `None` where it is of another form, or unpacks to more than `answer_max` bytes.
     pub(crate) fn decode(bytes: Vec<u8>, name: &Name, answer_max: usize) -> Option<Self> {
         let mut reader = Reader(&bytes);
         let [version, kept] = reader.take()?;

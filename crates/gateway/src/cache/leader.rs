@@ -175,8 +175,8 @@ async fn look_up(
     {
         return Ok((entry, told));
     }
-    let Some(depot) = cache.depot() else { return Err(None) };
-    let looked = depot.get(&sought.name).await;
+    let Some(response_store) = cache.response_store() else { return Err(None) };
+    let looked = response_store.get(&sought.name).await;
     match looked {
         Err(_) => {
             cache.metrics.looked_up("shared", "error");
@@ -379,8 +379,8 @@ fn keep(cache: &Cache, sought: &Sought, pump: Pump, came: Came) -> Option<Arc<En
 
 /// Puts an answer where other gateways find it.
 async fn share(cache: &Cache, sought: &Sought, entry: &Entry, ticket: Ticket) {
-    let Some(depot) = cache.depot() else { return };
+    let Some(response_store) = cache.response_store() else { return };
     let life = cache.pipeline.settings().cache.life;
-    let put = depot.put(&sought.name, ticket, &entry.encode(), life).await;
+    let put = response_store.put(&sought.name, ticket, &entry.encode(), life).await;
     cache.metrics.put(if put.is_ok() { "stored" } else { "error" });
 }

@@ -58,7 +58,7 @@ pub(crate) struct Cache {
     openings: Mutex<Openings>,
     /// Purges so far: what was asked for before one is not kept after it. Changed while the shelf is locked.
     purges: AtomicU64,
-    depot: ArcSwapOption<ResponseStore>,
+    response_store: ArcSwapOption<ResponseStore>,
     pub(crate) metrics: Arc<CacheMetrics>,
     /// Entries that were purged here.
     purged: AtomicU64,
@@ -74,7 +74,7 @@ impl Cache {
         metrics: Arc<CacheMetrics>,
     ) -> Result<Self, OpenError> {
         let settings = Arc::clone(&pipeline.settings());
-        let depot = open(&settings.cache, &settings.store)?;
+        let response_store = open(&settings.cache, &settings.store)?;
         Ok(Self {
             pipeline,
             leaders: TaskTracker::new(),
@@ -83,7 +83,7 @@ impl Cache {
             flights: Arc::new(Flights::new(room(&settings.cache))),
             openings: Mutex::default(),
             purges: AtomicU64::new(0),
-            depot: ArcSwapOption::new(depot.map(Arc::new)),
+            response_store: ArcSwapOption::new(response_store.map(Arc::new)),
             metrics,
             purged: AtomicU64::new(0),
         })
@@ -108,9 +108,9 @@ impl Cache {
             return;
         }
         match open(&next.cache, &next.store) {
-            Ok(depot) => self.depot.store(depot.map(Arc::new)),
+            Ok(response_store) => self.response_store.store(response_store.map(Arc::new)),
             Err(error) => {
-                self.depot.store(None);
+                self.response_store.store(None);
                 tracing::error!(%error, "the store cannot be used; answers are kept in memory alone");
             }
         }
@@ -128,8 +128,8 @@ impl Cache {
         }
     }
 
-    pub(crate) fn depot(&self) -> Option<Arc<ResponseStore>> {
-        self.depot.load_full()
+    pub(crate) fn response_store(&self) -> Option<Arc<ResponseStore>> {
+        self.response_store.load_full()
     }
 
     /// What is kept under that name, for the same tenant.
@@ -202,8 +202,8 @@ impl Cache {
         let shelf = self.shelf();
         let (bytes, entries) = (shelf.bytes() + self.flights.held(), shelf.len());
         drop(shelf);
-        let depot = self.depot();
-        let status = depot.as_ref().map(|depot| depot.status());
+        let response_store = self.response_store();
+        let status = response_store.as_ref().map(|response_store| response_store.status());
         CacheGauges {
             bytes,
             entries: u64::try_from(entries).unwrap_or(u64::MAX),
@@ -264,8 +264,8 @@ pub(crate) async fn heed_purges(cache: Arc<Cache>) {
     let mut known = None;
     loop {
         // The first word that is heard is news too: something may have been purged before it.
-        if let Some(depot) = cache.depot()
-            && let Ok(purged) = depot.purged().await
+        if let Some(response_store) = cache.response_store()
+            && let Ok(purged) = response_store.purged().await
             && known.as_ref() != Some(&purged)
         {
             known = Some(purged);

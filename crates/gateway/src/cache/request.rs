@@ -262,7 +262,7 @@ impl Served<'_> {
     }
 }
 
-/// A model as a depot names it.
+/// A model as a response store names it.
 pub(crate) fn model_name(model: &str) -> [u8; NAME_BYTES] {
     hashed(&digest::digest(&digest::SHA256, model.as_bytes()))
 }

@@ -64,13 +64,13 @@ pub enum Scope {
 
 /// How often what lay there could not be used, by why, and what faults were met.
 #[derive(Debug, Default)]
-pub struct DepotStatus {
+pub struct ResponseStoreStatus {
     unusable: [AtomicU64; Unusable::ALL.len()],
     /// The faults, as of any store.
     pub faults: Status,
 }
 
-impl DepotStatus {
+impl ResponseStoreStatus {
     /// Entries that were none, by why.
     pub fn unusable(&self) -> impl Iterator<Item = (Unusable, u64)> {
         let count = |place: &AtomicU64| place.load(Ordering::Relaxed);
@@ -93,7 +93,7 @@ pub struct ResponseStore {
     namespace: String,
     /// Bytes of an entry at most.
     entry_max: usize,
-    status: DepotStatus,
+    status: ResponseStoreStatus,
 }
 
 impl ResponseStore {
@@ -119,12 +119,12 @@ impl ResponseStore {
             sealer: Sealer::new(secret),
             namespace: settings.namespace.to_string(),
             entry_max,
-            status: DepotStatus::default(),
+            status: ResponseStoreStatus::default(),
         }))
     }
 
     /// How it has done, for metrics.
-    pub const fn status(&self) -> &DepotStatus {
+    pub const fn status(&self) -> &ResponseStoreStatus {
         &self.status
     }
 
