@@ -11,7 +11,6 @@ use overdraft_gateway::GatewaySettings;
 
 use crate::client::{Client, Head};
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, NEVER, SOON, chat, in_time};
-use crate::keys::until_metrics;
 use crate::mock::{Call, Mock};
 
 fn one_at_a_time(settings: &mut GatewaySettings) {
@@ -48,7 +47,7 @@ async fn queued(
 
 async fn waiting(gateway: &Gateway, priority: &str, count: u32) {
     let line = format!("overdraft_queue_requests{{priority=\"{priority}\"}} {count}");
-    until_metrics(gateway, &line).await;
+    gateway.until_line(&line).await;
 }
 
 /// Whether a refusal says when to come back as the SDKs want it.
@@ -67,14 +66,14 @@ async fn what_finds_no_room_waits_and_goes_when_there_is() {
     let mut second = queued(&gateway, "", &chat(""), ("default", 1)).await;
     assert!(mock.is_idle());
     // Whoever adds workers must know of those who wait for one.
-    until_metrics(&gateway, "overdraft_pool_waiting{pool=\"target\"} 1").await;
+    gateway.until_line("overdraft_pool_waiting{pool=\"target\"} 1").await;
     held.answer(200, ANSWER).await;
     assert_eq!(first.whole().await.0.status, 200);
     mock.call().await.answer(200, ANSWER).await;
     assert_eq!(second.whole().await.0.status, 200);
     waiting(&gateway, "default", 0).await;
     let line = "overdraft_queue_wait_seconds_count{priority=\"default\"} 1";
-    until_metrics(&gateway, line).await;
+    gateway.until_line(line).await;
 }
 
 #[tokio::test]
@@ -172,7 +171,7 @@ async fn who_has_waited_for_too_long_is_told_why_and_when_to_come_back() {
     assert!(body.contains("\"rate_limit_exceeded\""), "{body}");
     assert!(body.contains("needs about") && body.contains("that is free"), "{body}");
     let line = "router_rejections_total{reason=\"late\",priority=\"flex\"} 1";
-    until_metrics(&gateway, line).await;
+    gateway.until_line(line).await;
     waiting(&gateway, "flex", 0).await;
 }
 
@@ -328,7 +327,7 @@ async fn after_a_storm_of_comings_and_goings_nothing_is_left_behind() {
     }
     for worker in ["worker-0", "worker-1"] {
         let line = format!("overdraft_worker_inflight{{worker=\"{worker}\"}} 0");
-        until_metrics(&gateway, &line).await;
+        gateway.until_line(&line).await;
     }
-    until_metrics(&gateway, "overdraft_inflight_requests 1").await;
+    gateway.until_line("overdraft_inflight_requests 1").await;
 }

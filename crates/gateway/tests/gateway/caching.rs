@@ -285,13 +285,7 @@ async fn a_hundred_at_once_are_one_question_and_each_may_leave() {
 pub(crate) async fn until_waiting(gateway: &Gateway, count: usize) {
     // Whoever asks for the page is one of them.
     let wanted = format!("overdraft_inflight_requests {}\n", count + 1);
-    let mut client = gateway.client().await;
-    let waited = async {
-        while !client.get("/metrics").await.1.contains(&wanted) {
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(waited).await;
+    gateway.until_words(&wanted).await;
 }
 
 #[tokio::test]
@@ -350,12 +344,7 @@ async fn a_hit_costs_its_request_and_no_tokens() {
     assert_eq!(asked(&gateway, &mut mock, (a, GREEDY), &costly).await, "MISS");
     // It is settled when its answer has been sent.
     let told = r#"overdraft_tenant_tokens_total{tenant="acme",kind="completion"} 100000"#;
-    let settled = async {
-        while !gateway.client().await.get("/metrics").await.1.contains(told) {
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(settled).await;
+    gateway.until_words(told).await;
     for requests in ["2", "1", "0"] {
         let (head, _) = ask(&gateway, a, GREEDY).await;
         let left = |what: &str| head.header(&format!("x-ratelimit-remaining-{what}")).unwrap();
@@ -395,7 +384,7 @@ async fn those_who_share_a_question_pay_its_tokens_once() {
     let left: u32 = head.header("x-ratelimit-remaining-tokens").unwrap().parse().unwrap();
     // Some flow in meanwhile; twice the price would show.
     assert!((880_000..=999_000).contains(&left), "{left}");
-    let page = gateway.client().await.get("/metrics").await.1;
+    let page = gateway.metrics().await;
     let told = r#"overdraft_tenant_tokens_total{tenant="acme",kind="completion"} 100000"#;
     assert!(page.contains(told), "{page}");
 }
@@ -420,7 +409,7 @@ async fn metrics_tell_a_ratio_and_what_was_saved() {
     for _ in 0..3 {
         ask(&gateway, "", GREEDY).await;
     }
-    let page = gateway.client().await.get("/metrics").await.1;
+    let page = gateway.metrics().await;
     for line in [
         "llm_cache_hit_ratio 0.75\n",
         r#"llm_request_duration_seconds_count{cache_hit="true",model="m"} 3"#,
@@ -440,16 +429,8 @@ fn shared(settings: &mut GatewaySettings, url: &str) {
 
 /// Waits until a counter of the metrics page is at least one.
 async fn until_counted(gateway: &Gateway, name: &str) {
-    let counted = async {
-        loop {
-            let page = gateway.client().await.get("/metrics").await.1;
-            if page.lines().any(|line| line.starts_with(name) && !line.ends_with(" 0")) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(counted).await;
+    let is_counted = |line: &str| line.starts_with(name) && !line.ends_with(" 0");
+    gateway.metrics_until(|page| page.lines().any(is_counted)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat};
-use crate::maintenance::told;
 use crate::mock::{Call, Mock};
 
 /// The model that drafts.
@@ -60,7 +59,7 @@ impl Pair {
 
     /// Waits until the metrics say so.
     async fn until(&self, line: &str) {
-        told(&self.gateway, line).await;
+        self.gateway.until_words(line).await;
     }
 
     async fn chat(&self, more: &str) -> Client {
@@ -303,7 +302,7 @@ async fn a_first_token_is_counted_of_drafts_that_are_streamed_alone() {
         }
         let line = format!("router_request_duration_seconds_count{{pool=\"draft\"}} {requests}");
         pair.until(&line).await;
-        let page = pair.gateway.client().await.get("/metrics").await.1;
+        let page = pair.gateway.metrics().await;
         assert_eq!(page.contains(&format!("{counted} 1")), !more.is_empty(), "{page}");
     }
 }
@@ -413,7 +412,7 @@ async fn a_draft_pool_that_is_down_costs_nothing_but_the_draft() {
     let mut client = gateway.chat(r#","max_tokens":64"#).await;
     targets[0].call().await.answer(200, ANSWER).await;
     assert_eq!(client.whole().await.1, ANSWER);
-    let (_, page) = gateway.client().await.get("/metrics").await;
+    let page = gateway.metrics().await;
     assert!(page.contains(r#"outcome="draft_failed"} 3"#), "{page}");
 }
 
@@ -478,14 +477,14 @@ async fn a8_a_draft_that_makes_other_tokens_is_not_asked_unless_that_is_wanted()
             settings.cascades.insert(MODEL.to_owned(), cascade);
         })
         .await;
-        told(&gateway, r#"overdraft_cascade_parity{cascade="m",state="different"} 1"#).await;
+        gateway.until_words(r#"overdraft_cascade_parity{cascade="m",state="different"} 1"#).await;
         let mut client = gateway.chat("").await;
         if any_tokenizers {
             give_draft(&mut draft, &(said("Hel", 3) + &said("lo", 4) + &ended(3))).await;
         } else {
             target.call().await.answer(200, ANSWER).await;
             let line = r#"overdraft_cascade_excluded_total{cascade="m",reason="tokenizers"} 1"#;
-            told(&gateway, line).await;
+            gateway.until_words(line).await;
         }
         assert_eq!(client.whole().await.0.status, 200);
     }

@@ -299,7 +299,7 @@ async fn a_request_of_a_priced_model_costs_its_tokens_and_its_pool_its_hours() {
         (&cost["has_prices"], &cost["today"][0]["cost_microusd"]),
         (&true.into(), &8.into())
     );
-    let page = gateway.client().await.get("/metrics").await.1;
+    let page = gateway.metrics().await;
     let spent = page.lines().find(|line| line.starts_with("overdraft_cost_dollars_total{"));
     assert!(spent.is_some_and(|line| line.contains("model=\"m\",by=\"target\"")), "{spent:?}");
     let ticked = async {

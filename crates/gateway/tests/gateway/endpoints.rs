@@ -7,7 +7,7 @@ use overdraft_gateway::{KeyDigest, KeySettings, SaltPolicy};
 use overdraft_wire::Endpoint;
 
 use crate::client::End;
-use crate::harness::{ANSWER, Gateway, MODEL, in_time};
+use crate::harness::{ANSWER, Gateway, MODEL};
 use crate::mock::Mock;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn every_endpoint_is_served_counted_and_listed() {
         let (head, _) = gateway.client().await.get(path).await;
         assert_eq!((head.status, head.header("allow")), (405, Some("POST")), "{path}");
     }
-    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let metrics = gateway.metrics().await;
     let (_, index) = gateway.client().await.get("/").await;
     for endpoint in Endpoint::ALL {
         let (path, summary) = (endpoint.path(), endpoint.summary());
@@ -165,7 +165,7 @@ async fn a_worker_is_asked_at_the_path_that_its_client_wrote() {
         assert_eq!(call.text(), body);
         call.answer(200, r#"{"results":[]}"#).await;
         assert_eq!(client.whole().await.0.status, 200);
-        let (_, metrics) = gateway.client().await.get("/metrics").await;
+        let metrics = gateway.metrics().await;
         assert!(metrics.contains(&format!("route=\"{counted_as}\"")), "{path}");
         assert!(!metrics.contains(&format!("route=\"{path}\"")), "{path}");
     }
@@ -188,7 +188,7 @@ async fn what_a_worker_does_not_serve_is_its_own_404_and_says_nothing_of_its_hea
     let mut client = gateway.chat("").await;
     mock.call().await.answer(200, ANSWER).await;
     assert_eq!(client.whole().await.0.status, 200);
-    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let metrics = gateway.metrics().await;
     let opened = r#"overdraft_breaker_transitions_total{to="open"} 0"#;
     assert!(metrics.contains(opened), "a breaker has opened");
 }
@@ -233,7 +233,7 @@ async fn numbers_that_a_client_asks_for_pass_and_no_breaker_opens() {
         assert_eq!(head.header("content-type"), Some("application/octet-stream"));
         assert_eq!(head.header("metadata"), Some("m"));
     }
-    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let metrics = gateway.metrics().await;
     let opened = r#"overdraft_breaker_transitions_total{to="open"} 0"#;
     assert!(metrics.contains(opened), "a breaker has opened");
 }
@@ -265,12 +265,7 @@ async fn an_answer_too_long_to_hold_back_is_in_the_books_and_has_limits() {
     let length = answer.len().to_string();
     assert_eq!(head.header("content-length"), Some(length.as_str()));
     let counted = r#"overdraft_tenant_tokens_total{tenant="acme",kind="prompt"} 7"#;
-    let told = async {
-        while !gateway.client().await.get("/metrics").await.1.contains(counted) {
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(told).await;
+    gateway.until_words(counted).await;
     // Its worker stops in the middle: it is in flight until its deadline, and ends by its connection.
     let hurried = format!("{key}x-overdraft-deadline-ms: 300\r\n");
     client.post_with("/v1/embeddings", &hurried, &body).await;
@@ -281,8 +276,7 @@ async fn an_answer_too_long_to_hold_back_is_in_the_books_and_has_limits() {
     ))
     .await;
     assert_eq!(client.head().await.status, 200);
-    let (page, inflight) =
-        (gateway.client().await.get("/metrics").await.1, "overdraft_inflight_requests 2\n");
+    let (page, inflight) = (gateway.metrics().await, "overdraft_inflight_requests 2\n");
     assert!(page.contains(inflight), "it is in flight, and who asks for the page");
     call.gone().await;
     assert_ne!(client.rest().await.1, End::Clean);

@@ -488,7 +488,7 @@ async fn a_worker_that_is_out_of_memory_is_full_and_another_one_answers() {
         first.call().await.write(typed(status, media_type, says)).await;
         rescued(client, &mut second).await;
         let full = r#"overdraft_upstream_errors_total{kind="saturated"} 1"#;
-        crate::maintenance::told(&gateway, full).await;
+        gateway.until_words(full).await;
         // It is left alone for a moment, as one that says that it is full.
         let client = gateway.chat("").await;
         rescued(client, &mut second).await;
@@ -504,8 +504,7 @@ async fn a_stream_that_begins_with_out_of_memory_is_begun_elsewhere() {
     call.stream().await;
     call.chunk(&format!("data: {OUT_OF_MEMORY}\n\n")).await;
     rescued(client, &mut second).await;
-    crate::maintenance::told(&gateway, r#"overdraft_upstream_errors_total{kind="saturated"} 1"#)
-        .await;
+    gateway.until_words(r#"overdraft_upstream_errors_total{kind="saturated"} 1"#).await;
 }
 
 #[tokio::test]

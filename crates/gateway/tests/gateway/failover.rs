@@ -69,10 +69,7 @@ impl Bench {
             mock.behave(|manner| manner.metrics = Some(ENGINE.into()));
         }
         let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], limits).await;
-        let mut client = gateway.client().await;
-        while client.get("/metrics").await.1.matches("result=\"ok\"").count() < mocks.len() {
-            tokio::task::yield_now().await;
-        }
+        gateway.until_scraped(mocks.len()).await;
         let [primary, stand_in] = mocks;
         let (primary, stand_in) = (Wall::start(primary, fault), Wall::start(stand_in, other));
         Self { gateway, primary, stand_in }

@@ -132,6 +132,41 @@ impl Gateway {
         in_time(asked).await
     }
 
+    /// The page of metrics.
+    pub(crate) async fn metrics(&self) -> String {
+        self.client().await.get("/metrics").await.1
+    }
+
+    /// Waits until this holds of the page of metrics; the page.
+    pub(crate) async fn metrics_until(&self, holds: impl Fn(&str) -> bool) -> String {
+        let mut client = self.client().await;
+        let asked = async {
+            loop {
+                let (_, page) = client.get("/metrics").await;
+                if holds(&page) {
+                    return page;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(asked).await
+    }
+
+    /// Waits until the page of metrics has this line.
+    pub(crate) async fn until_line(&self, line: &str) {
+        self.metrics_until(|page| page.lines().any(|own| own == line)).await;
+    }
+
+    /// Waits until the page of metrics has these words, within a line or over several.
+    pub(crate) async fn until_words(&self, words: &str) {
+        self.metrics_until(|page| page.contains(words)).await;
+    }
+
+    /// Waits until so many workers have been scraped.
+    pub(crate) async fn until_scraped(&self, workers: usize) {
+        self.metrics_until(|page| workers <= page.matches("result=\"ok\"").count()).await;
+    }
+
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.address).await
     }

@@ -122,7 +122,7 @@ async fn no_model_is_unknown_before_a_worker_has_said_what_it_serves() {
 async fn closed_label_sets_are_there_before_their_first_event() {
     let mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;
-    let (_, text) = gateway.client().await.get("/metrics").await;
+    let text = gateway.metrics().await;
     for line in [
         r#"router_rejections_total{reason="queue_full",priority="flex"} 0"#,
         r#"overdraft_request_ends_total{end="sH"} 0"#,

@@ -40,7 +40,7 @@ async fn answer(mut call: Call) {
 }
 
 async fn counts(gateway: &Gateway, result: &str) -> bool {
-    let metrics = gateway.client().await.get("/metrics").await.1;
+    let metrics = gateway.metrics().await;
     metrics.contains(&format!("overdraft_hedges_total{{result=\"{result}\"}} 1"))
 }
 
@@ -107,7 +107,7 @@ async fn why_no_second_attempt_was_sent_is_counted_when_the_first_has_answered()
         settings.hedging = HedgeSettings { mode: Mode::On, budget_permille: 1_000 };
     })
     .await;
-    let page = gateway.client().await.get("/metrics").await.1;
+    let page = gateway.metrics().await;
     assert!(page.contains("overdraft_hedges_total{result=\"no_room\"} 0"), "{page}");
     // The last ones are late, by more each time: nobody knows how late is late here. All looks take longer than any.
     let late = [SOON, SOON * 2, SOON * 4].map(Some);

@@ -196,7 +196,7 @@ async fn tokens_and_keys_are_served_side_by_side_and_no_worker_or_metric_sees_th
         assert!(body.contains(said) && body.contains("invalid_api_key"), "{body}");
         assert!(!body.contains("eyJ") && !body.contains("bolt"), "{body}");
     }
-    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let metrics = gateway.metrics().await;
     let count = "overdraft_tenant_requests_total{tenant=\"bolt\",priority=\"default\"} 2";
     assert!(metrics.contains(count) && !metrics.contains("eyJ"), "{metrics}");
     assert_eq!(issuer.asked(), 1);

@@ -82,17 +82,6 @@ impl Streaming {
     }
 }
 
-/// Waits until the metrics say so.
-pub(crate) async fn until_metrics(gateway: &Gateway, line: &str) {
-    let mut client = gateway.client().await;
-    let seen = async {
-        while !client.get("/metrics").await.1.lines().any(|own| own == line) {
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(seen).await;
-}
-
 // Faults: 75
 #[tokio::test]
 async fn with_keys_only_those_who_have_one_are_served() {
@@ -304,9 +293,9 @@ async fn a_key_that_has_spent_its_requests_is_told_when_it_has_more() {
     assert!(reset.contains('T') && reset.ends_with('Z'), "{reset}");
     assert!(head.header("anthropic-ratelimit-tokens-limit").is_none());
     let line = "overdraft_budget_refusals_total{tenant=\"acme\",budget=\"budget_requests\"} 2";
-    until_metrics(&gateway, line).await;
+    gateway.until_line(line).await;
     let line = "router_rejections_total{reason=\"budget_requests\",priority=\"default\"} 2";
-    until_metrics(&gateway, line).await;
+    gateway.until_line(line).await;
 }
 
 #[tokio::test]
@@ -322,7 +311,7 @@ async fn tokens_are_charged_by_what_the_worker_counted() {
     assert_eq!(head.status, 200);
     // ANSWER says that it took four; the budget is settled when the answer has been sent.
     let line = "overdraft_tenant_tokens_total{tenant=\"acme\",kind=\"prompt\"} 3";
-    until_metrics(&gateway, line).await;
+    gateway.until_line(line).await;
     let (head, _) = asked(&mut mock, &mut client, &bearer(ACME), &chat(r#","max_tokens":1"#)).await;
     let left: u32 = head.header("x-ratelimit-remaining-tokens").unwrap().parse().unwrap();
     assert!(900 < left, "{left}");

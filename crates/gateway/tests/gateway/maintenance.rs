@@ -8,7 +8,7 @@ use overdraft_gateway::{
 };
 use overdraft_units::Micros;
 
-use crate::harness::{ANSWER, Gateway, MODEL, NEVER, in_time};
+use crate::harness::{ANSWER, Gateway, MODEL, NEVER};
 use crate::mock::{Call, Mock};
 use crate::routing::until;
 
@@ -42,19 +42,8 @@ fn watched(settings: &mut GatewaySettings, mock: &Mock, restart: RestartHook) {
     };
 }
 
-/// Waits until the page of metrics has these words.
-pub(crate) async fn told(gateway: &Gateway, words: &str) {
-    let mut client = gateway.client().await;
-    in_time(async {
-        while !client.get("/metrics").await.1.contains(words) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-}
-
 async fn settled(gateway: &Gateway) {
-    told(gateway, "overdraft_worker_memory_drift{worker=\"worker-0\"} 0.0").await;
+    gateway.until_words("overdraft_worker_memory_drift{worker=\"worker-0\"} 0.0").await;
 }
 
 #[tokio::test]
@@ -79,8 +68,8 @@ async fn a_worker_answers_once_before_it_takes_traffic() {
     assert_eq!(gateway.client().await.get("/healthz").await.0.status, 503);
     call.answer(200, ANSWER).await;
     gateway.until_up(1).await;
-    told(&gateway, "overdraft_warm_ups_total{result=\"answered\"} 1").await;
-    told(&gateway, "overdraft_warm_ups_total{result=\"failed\"} 1").await;
+    gateway.until_words("overdraft_warm_ups_total{result=\"answered\"} 1").await;
+    gateway.until_words("overdraft_warm_ups_total{result=\"failed\"} 1").await;
 }
 
 #[tokio::test]
@@ -128,7 +117,7 @@ async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_return
         "{body}"
     );
     // Drained meanwhile: the other one answers.
-    told(&gateway, "overdraft_worker_up{worker=\"worker-0\"} 0").await;
+    gateway.until_words("overdraft_worker_up{worker=\"worker-0\"} 0").await;
     let mut client = gateway.chat("").await;
     mocks[1].call().await.answer(200, ANSWER).await;
     client.whole().await;
@@ -136,8 +125,8 @@ async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_return
     let warm_up = mocks[0].call().await;
     assert!(warm_up.head.starts_with("POST /v1/completions "), "{}", warm_up.head);
     warm_up.answer(200, ANSWER).await;
-    told(&gateway, "overdraft_worker_repairs_total{outcome=\"restarted\"} 1").await;
-    told(&gateway, "overdraft_worker_up{worker=\"worker-0\"} 1").await;
+    gateway.until_words("overdraft_worker_repairs_total{outcome=\"restarted\"} 1").await;
+    gateway.until_words("overdraft_worker_up{worker=\"worker-0\"} 1").await;
 }
 
 #[tokio::test]
@@ -150,7 +139,7 @@ async fn a_worker_that_an_operator_drains_during_its_repair_stays_drained() {
     assert_eq!(operator.whole().await.0.status, 200);
     call.answer(200, "{}").await;
     mocks[0].call().await.answer(200, ANSWER).await;
-    told(&gateway, "overdraft_worker_repairs_total{outcome=\"restarted\"} 1").await;
+    gateway.until_words("overdraft_worker_repairs_total{outcome=\"restarted\"} 1").await;
     let list = until(&gateway, |list| list["workers"][0]["health"] == "up").await;
     assert_eq!(list["workers"][0]["draining"], true, "{list}");
     operator.post("/admin/workers/worker-0/rejoin", "").await;
@@ -184,7 +173,7 @@ async fn a_command_that_fails_leaves_the_worker_as_it_was() {
     .await;
     settled(&gateway).await;
     mocks[0].behave(|manner| drop(manner.pages.insert("/memory", page(700))));
-    told(&gateway, "overdraft_worker_repairs_total{outcome=\"hook_failed\"} 1").await;
+    gateway.until_words("overdraft_worker_repairs_total{outcome=\"hook_failed\"} 1").await;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "worker-0 target\n");
-    told(&gateway, "overdraft_worker_up{worker=\"worker-0\"} 1").await;
+    gateway.until_words("overdraft_worker_up{worker=\"worker-0\"} 1").await;
 }

@@ -4,7 +4,6 @@ use overdraft_gateway::{KeyDigest, KeySettings};
 
 use crate::client::Head;
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
-use crate::keys::until_metrics;
 use crate::mock::Mock;
 
 /// Status, `error.code` and `error.param` of a refusal, which must be OpenAI's object.
@@ -180,7 +179,7 @@ async fn bodies_that_a_tenant_does_not_end_leave_places_to_the_others() {
     }
     // Two of the four may go on with their bodies.
     let line = "router_rejections_total{reason=\"bodies\",priority=\"default\"} 2";
-    until_metrics(&gateway, line).await;
+    gateway.until_line(line).await;
     for _ in 0..2 {
         let mut client = gateway.client().await;
         client.post_with(CHAT, "authorization: Bearer b\r\n", &chat("")).await;

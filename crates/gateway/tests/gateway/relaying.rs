@@ -294,7 +294,7 @@ async fn what_was_done_for_a_client_that_left_is_in_the_books() {
         assert_eq!(tokens, (prompt, Some(4)), "{row}");
         assert_eq!(row["cost_microusd"].as_u64(), cost, "{row}");
         let line = "overdraft_tokens_total{model=\"m\",kind=\"completion\"} 4";
-        crate::keys::until_metrics(&gateway, line).await;
+        gateway.until_line(line).await;
     }
 }
 
@@ -313,5 +313,5 @@ async fn what_was_relayed_of_an_answer_that_broke_off_is_in_the_books() {
     let row = row(&gateway).await;
     assert_eq!(row["completion_tokens"], 2, "{row}");
     let line = "overdraft_tokens_total{model=\"m\",kind=\"completion\"} 2";
-    crate::keys::until_metrics(&gateway, line).await;
+    gateway.until_line(line).await;
 }

@@ -164,7 +164,7 @@ async fn the_last_answer_of_a_worker_that_has_left_brings_no_series_of_it_back()
         call.chunk(&events).await;
         call.end().await;
         assert_eq!(client.rest().await.1, End::Clean);
-        let (_, page) = gateway.client().await.get("/metrics").await;
+        let page = gateway.metrics().await;
         assert_eq!(page.contains(SERIES), !leaves, "{page}");
     }
 }

@@ -25,20 +25,6 @@ fn sources(endpoints: &[&str]) -> Vec<u8> {
     format!("{{{}}}", ranks.join(",")).into_bytes()
 }
 
-async fn metrics_until(gateway: &Gateway, holds: impl Fn(&str) -> bool) -> String {
-    let mut client = gateway.client().await;
-    let asked = async {
-        loop {
-            let (_, page) = client.get("/metrics").await;
-            if holds(&page) {
-                return page;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(asked).await
-}
-
 /// Publishes a batch over and over until the page of metrics says so: what came before a subscription is lost.
 async fn publish_until(
     gateway: &Gateway,
@@ -122,7 +108,7 @@ async fn without_a_tokenizer_its_worker_makes_the_tokens_of_a_prompt() {
             ))
         })
     };
-    let page = metrics_until(&gateway, compared).await;
+    let page = gateway.metrics_until(compared).await;
     let prompts = |result: &str, count: u32| {
         page.contains(&format!("overdraft_tokenizer_remote_prompts{{result=\"{result}\"}} {count}"))
     };

@@ -33,10 +33,7 @@ pub(crate) async fn vllms_with(change: impl FnOnce(&mut GatewaySettings)) -> ([M
         mock.behave(|manner| manner.metrics = Some(VLLM.into()));
     }
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], change).await;
-    let mut client = gateway.client().await;
-    while client.get("/metrics").await.1.matches("result=\"ok\"").count() < 2 {
-        tokio::task::yield_now().await;
-    }
+    gateway.until_scraped(2).await;
     (mocks, gateway)
 }
 
@@ -202,9 +199,7 @@ async fn counts_that_llama_server_ends_completions_with_stay_though_nobody_asked
     });
     let gateway = Gateway::start(&[&mock]).await;
     let mut client = gateway.client().await;
-    while !client.get("/metrics").await.1.contains("result=\"ok\"") {
-        tokio::task::yield_now().await;
-    }
+    gateway.until_scraped(1).await;
     let asked = format!(r#"{{"model":"{MODEL}","prompt":"p","stream":true,"temperature":0}}"#);
     client.post("/v1/completions", &asked).await;
     let mut call = mock.call().await;
@@ -235,7 +230,7 @@ async fn an_answer_that_differs_is_an_error_and_none_of_it_is_told() {
     assert_eq!((text.as_str(), end), ("one", End::Aborted));
     assert!(events.contains("could not go on elsewhere: diverged"), "{events}");
     assert!(
-        gateway.client().await.get("/metrics").await.1.contains(
+        gateway.metrics().await.contains(
             "overdraft_resumes_total{cause=\"broken\",way=\"none\",result=\"diverged\"} 1"
         )
     );
@@ -283,10 +278,7 @@ async fn a_worker_that_dies_when_it_is_asked_for_a_text_closes_no_way() {
         mocks.last().unwrap().behave(|manner| manner.metrics = Some(VLLM.into()));
     }
     let gateway = Gateway::start(&mocks.iter().collect::<Vec<_>>()).await;
-    let mut client = gateway.client().await;
-    while client.get("/metrics").await.1.matches("result=\"ok\"").count() < 3 {
-        tokio::task::yield_now().await;
-    }
+    gateway.until_scraped(3).await;
     let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
     let mut call = Mock::any(&mut mocks).await;
     call.stream().await;
@@ -561,7 +553,7 @@ async fn a_resume_that_takes_too_long_ends_by_the_limit_that_passed_and_is_count
         assert_eq!(end, End::Aborted);
         call.gone().await;
         let line = r#"overdraft_resumes_total{cause="broken",way="none",result="given_up"} 1"#;
-        let page = gateway.client().await.get("/metrics").await.1;
+        let page = gateway.metrics().await;
         assert!(page.contains(line), "{page}");
     }
 }

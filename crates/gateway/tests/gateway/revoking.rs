@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::harness::{Gateway, MODEL, in_time};
-use crate::keys::{Streaming, until_metrics};
+use crate::keys::Streaming;
 use crate::mock::Mock;
 use crate::redis::Redis;
 use crate::sharing::place;
@@ -66,7 +66,7 @@ async fn a_key_that_is_revoked_over_the_store_is_refused_by_all_within_two_secon
     let mut redis = Redis::start(&[]);
     let mut mock = Mock::start(&[MODEL]).await;
     let gateways = [gateway(&mock, &redis).await, gateway(&mock, &redis).await];
-    until_metrics(&gateways[0], "overdraft_store_gateways 2").await;
+    gateways[0].until_line("overdraft_store_gateways 2").await;
     let streaming = Streaming::begin(&gateways[1], &mut mock, ACME).await;
     assert_eq!(store(&redis).revoke(&[revocation(ACME)]).await, Ok(0));
     let begun = Instant::now();
@@ -82,7 +82,7 @@ async fn a_key_that_is_revoked_over_the_store_is_refused_by_all_within_two_secon
     streaming.goes_on().await;
     // Without the store it is refused as before.
     redis.kill();
-    until_metrics(&gateways[0], "overdraft_store_degraded 1").await;
+    gateways[0].until_line("overdraft_store_degraded 1").await;
     assert_eq!(asked(&gateways[0], ACME).await.0, 401);
     assert_eq!(asked(&gateways[0], BOLT).await.0, 200);
 }

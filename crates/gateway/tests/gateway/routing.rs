@@ -301,7 +301,7 @@ async fn where_it_is_asked_for_a_worker_without_metrics_is_out_until_it_has_them
 
 /// Scrapes of the only worker that came to this.
 async fn count(gateway: &Gateway, result: &str) -> u64 {
-    let (_, page) = gateway.client().await.get("/metrics").await;
+    let page = gateway.metrics().await;
     let start = format!("overdraft_scrapes_total{{worker=\"worker-0\",result=\"{result}\"}} ");
     let line = page.lines().find_map(|line| line.strip_prefix(start.as_str()));
     line.map_or(0, |count| count.parse().unwrap())
@@ -363,7 +363,7 @@ async fn sessions_stick_by_header_and_arms_are_counted_apart() {
         }
         assert!(homes.iter().all(|home| *home == homes[0]), "{homes:?}");
     }
-    let (_, page) = gateway.client().await.get("/metrics").await;
+    let page = gateway.metrics().await;
     for arm in ["policy=\"cost\",arm=\"baseline\"", "policy=\"round-robin\",arm=\"canary\""] {
         assert!(page.contains(arm), "{page}");
     }

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::client::End;
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, finish, in_time, token};
-use crate::keys::until_metrics;
 use crate::mock::{Alone, Mock};
 
 const LARGE: &str = "large";
@@ -56,7 +55,7 @@ async fn rows(gateway: &Gateway, count: usize) -> Vec<Value> {
 
 /// The lines of a metric that begin so.
 async fn lines(gateway: &Gateway, start: &str) -> Vec<String> {
-    let (_, page) = gateway.client().await.get("/metrics").await;
+    let page = gateway.metrics().await;
     page.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
 }
 
@@ -139,6 +138,6 @@ async fn a_cascade_spares_nothing_where_another_model_stands_in_for_its_target()
     assert_eq!(client.whole().await.0.status, 200);
     let labels = r#"{cascade="large",tenant="other",served_by="fallback"}"#;
     for (name, amount) in [("cost_microusd_total", 4), ("saving_microusd", 0)] {
-        until_metrics(&pair.gateway, &format!("overdraft_cascade_{name}{labels} {amount}")).await;
+        pair.gateway.until_line(&format!("overdraft_cascade_{name}{labels} {amount}")).await;
     }
 }

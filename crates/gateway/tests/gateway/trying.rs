@@ -6,7 +6,6 @@ use overdraft_units::Ratio;
 use serde_json::Value;
 
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
-use crate::maintenance::told;
 use crate::mock::Mock;
 
 /// What is tried.
@@ -40,7 +39,9 @@ async fn a_share_of_the_requests_is_answered_by_the_model_on_trial_and_both_are_
     // Half of them, give or take five of its deviations.
     assert!((33..=87).contains(&tried), "{tried} of 120");
     // Four tokens, at twice the price.
-    told(&gateway, r#"overdraft_canary_baseline{canary="m",figure="cost_microusd"} 4.0"#).await;
+    gateway
+        .until_words(r#"overdraft_canary_baseline{canary="m",figure="cost_microusd"} 4.0"#)
+        .await;
     let (_, page) = client.get("/metrics").await;
     let cost =
         r#"overdraft_canary_difference{canary="m",figure="cost_microusd",bound="estimate"} 4.0"#;
@@ -69,11 +70,11 @@ async fn the_model_on_trial_is_asked_under_its_own_name() {
     // Nobody else serves it: it is asked once more.
     next.call().await.answer(500, "{}").await;
     assert_ne!(client.whole().await.0.status, 200);
-    told(
-        &gateway,
-        r#"overdraft_canary_requests_total{canary="m",arm="canary",outcome="failed"} 1"#,
-    )
-    .await;
+    gateway
+        .until_words(
+            r#"overdraft_canary_requests_total{canary="m",arm="canary",outcome="failed"} 1"#,
+        )
+        .await;
     // Who asks for it by its own name is part of no comparison.
     let mut client = gateway.client().await;
     client.post(CHAT, &chat("").replace(r#""m""#, r#""next""#)).await;
@@ -106,7 +107,7 @@ async fn an_answer_of_a_model_that_stands_in_costs_what_that_one_does_in_a_compa
     // Four tokens, at five times the price.
     let cost =
         r#"overdraft_canary_difference{canary="m",figure="cost_microusd",bound="estimate"} 16.0"#;
-    told(&gateway, cost).await;
+    gateway.until_words(cost).await;
 }
 
 #[tokio::test]
@@ -142,7 +143,8 @@ async fn a_cascade_can_be_on_trial_and_its_losses_count() {
     }
     assert!(served.iter().all(|count| (33..=87).contains(count)), "{served:?}");
     // Where the draft is refused the target's own four tokens are paid.
-    told(&gateway, r#"overdraft_canary_baseline{canary="careful",figure="cost_microusd"} 4.0"#)
+    gateway
+        .until_words(r#"overdraft_canary_baseline{canary="careful",figure="cost_microusd"} 4.0"#)
         .await;
     let (_, page) = client.get("/metrics").await;
     for (figure, value) in [("cost_microusd", "-4.0"), ("loss", "0.0")] {

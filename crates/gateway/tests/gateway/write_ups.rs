@@ -8,7 +8,6 @@ use overdraft_gateway::{CacheMode, GatewaySettings, RequestBounds};
 use serde_json::Value;
 
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, SOON, chat, in_time};
-use crate::keys::until_metrics;
 use crate::mock::Mock;
 
 const EXPLAIN: &str = "x-overdraft-explain: 1\r\n";
@@ -81,7 +80,7 @@ async fn check_fit(uses: [&str; 2], tokens: usize, (worker, score): (&str, u64))
     let told_as = (told["worker"].as_str().unwrap(), thousandths);
     assert_eq!(told_as, (worker, score), "{uses:?}, {tokens} tokens: {told}");
     // C6: what is told of it is what decided.
-    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let metrics = gateway.metrics().await;
     let sum = metrics.lines().find_map(|line| line.strip_prefix("router_fit_score_sum "));
     let sum: f64 = sum.unwrap().parse().unwrap();
     assert!((sum * 1e3 - f64::from(u32::try_from(score).unwrap())).abs() < 0.6, "{sum}");
@@ -193,7 +192,7 @@ async fn c3_it_does_not_wait_behind_others_either() {
     let mut first = gateway.chat("").await;
     let held = mock.call().await;
     let mut second = gateway.chat("").await;
-    until_metrics(&gateway, "overdraft_queue_requests{priority=\"default\"} 1").await;
+    gateway.until_line("overdraft_queue_requests{priority=\"default\"} 1").await;
     let mut client = gateway.client().await;
     client.post(CHAT, &prompt(20_000)).await;
     assert_eq!(client.whole().await.0.status, 400);
@@ -208,7 +207,7 @@ async fn b4_the_hit_ratio_is_of_all_requests_and_absent_before_the_first() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway =
         Gateway::start_with(&[&mock], |settings| settings.cache.mode = CacheMode::On).await;
-    let (_, before) = gateway.client().await.get("/metrics").await;
+    let before = gateway.metrics().await;
     assert!(!before.contains("\nllm_cache_hit_ratio "), "{before}");
     // Sampled without a seed: it bypasses the cache, and no worker is spared.
     for body in [r#","temperature":0"#, r#","temperature":0.7"#] {
@@ -218,7 +217,7 @@ async fn b4_the_hit_ratio_is_of_all_requests_and_absent_before_the_first() {
     }
     let mut again = gateway.chat(r#","temperature":0"#).await;
     assert_eq!(again.whole().await.0.status, 200);
-    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let metrics = gateway.metrics().await;
     let ratio = metrics.lines().find_map(|line| line.strip_prefix("llm_cache_hit_ratio "));
     let ratio: f64 = ratio.expect("there were requests").parse().unwrap();
     assert!((ratio - 1.0 / 3.0).abs() < 1e-3, "{ratio}");
@@ -298,7 +297,7 @@ async fn s3_every_gateway_metric_of_the_write_ups_has_its_name_and_labels() {
     assert_eq!(first.whole().await.0.status, 200);
     let mut again = gateway.chat(r#","temperature":0"#).await;
     assert_eq!(again.whole().await.0.status, 200);
-    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let metrics = gateway.metrics().await;
     for (name, label) in [
         ("router_request_duration_seconds_bucket{", "pool=\"target\""),
         ("router_rejections_total{", "reason="),

@@ -10,7 +10,6 @@ use overdraft_gateway::{
 use super::{named, one_at_a_time, queued, saying, waiting};
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, NEVER, SOON, chat, finish, token};
-use crate::keys::until_metrics;
 use crate::mock::Mock;
 use crate::routing::{page, until};
 use crate::worker_file::WorkerFile;
@@ -41,7 +40,7 @@ async fn fifty_requests_are_held_until_a_worker_is_up_and_all_are_answered_in_th
     assert!(mock.is_idle());
     // They wake a pool from zero: ten may wait for each worker.
     let wanted = r#"overdraft_pool_desired_load{pool="target",signal="waiting"} 5"#;
-    crate::maintenance::told(&gateway, wanted).await;
+    gateway.until_words(wanted).await;
     mock.behave(|manner| manner.health = 200);
     for (number, mut client) in (0..COUNT).zip(clients) {
         let call = mock.call().await;
@@ -76,7 +75,7 @@ fn sought(name: &str, pool: Pool, model: Option<&str>) -> Source {
 async fn wakes(gateway: &Gateway, target: u32, draft: u32) {
     for (pool, count) in [("target", target), ("draft", draft)] {
         let line = format!("overdraft_pool_waiting{{pool=\"{pool}\"}} {count}");
-        until_metrics(gateway, &line).await;
+        gateway.until_line(&line).await;
     }
 }
 
@@ -208,7 +207,7 @@ async fn no_more_are_held_than_may_and_who_leaves_makes_room() {
     assert_eq!(head.status, 503);
     assert!(body.contains("as many requests wait for one as may"), "{body}");
     drop(held);
-    until_metrics(&gateway, "overdraft_queue_requests{priority=\"default\"} 0").await;
+    gateway.until_line("overdraft_queue_requests{priority=\"default\"} 0").await;
     let _held = queued(&gateway, "", &chat(""), ("default", 1)).await;
 }
 
@@ -339,7 +338,7 @@ async fn a_hook_is_called_where_the_only_worker_drains() {
     let call = hook.call().await;
     assert_eq!(call.text(), r#"{"model":"m","held":1}"#);
     call.answer(200, "{}").await;
-    until_metrics(&gateway, "overdraft_wakes_total{result=\"answered\"} 1").await;
+    gateway.until_line("overdraft_wakes_total{result=\"answered\"} 1").await;
 }
 
 #[tokio::test]
@@ -357,6 +356,6 @@ async fn a_hook_is_called_once_for_all_that_are_held_and_again_after_it_failed()
     let call = hook.call().await;
     assert_eq!(call.text(), r#"{"model":"m","held":2}"#);
     call.answer(200, "{}").await;
-    until_metrics(&gateway, "overdraft_wakes_total{result=\"failed\"} 1").await;
-    until_metrics(&gateway, "overdraft_wakes_total{result=\"answered\"} 1").await;
+    gateway.until_line("overdraft_wakes_total{result=\"failed\"} 1").await;
+    gateway.until_line("overdraft_wakes_total{result=\"answered\"} 1").await;
 }

@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::{Pair, SMALL, TOKENS, body, ended, give_draft, said, text, tokenizing};
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
-use crate::keys::until_metrics;
 use crate::mock::Mock;
 use crate::redis::Redis;
 
@@ -57,8 +56,7 @@ async fn models_that_make_other_tokens_are_never_mixed() {
         settings.cascades.insert("chat".to_owned(), cascade);
     })
     .await;
-    until_metrics(&gateway, r#"overdraft_cascade_parity{cascade="chat",state="different"} 1"#)
-        .await;
+    gateway.until_line(r#"overdraft_cascade_parity{cascade="chat",state="different"} 1"#).await;
     // The cascade has a name of its own, which stands for the target.
     assert!(gateway.client().await.get("/v1/models").await.1.contains(r#""id":"chat""#));
     let mut client = gateway.client().await;
@@ -104,9 +102,9 @@ async fn what_was_learnt_outlives_the_gateway() {
         })
         .await;
         let labels = |labels: u32| format!(r#"overdraft_cascade_labels{{cascade="m"}} {labels}"#);
-        until_metrics(&gateway, &labels(life - 1)).await;
+        gateway.until_line(&labels(life - 1)).await;
         compared(&gateway, &mut target, &mut draft).await;
-        until_metrics(&gateway, &labels(life)).await;
+        gateway.until_line(&labels(life)).await;
         gateway.stop();
         gateway.stopped().await;
     }
@@ -117,7 +115,7 @@ async fn what_was_learnt_outlives_the_gateway() {
         settings.cascade_state = Some(state);
     })
     .await;
-    let page = gateway.client().await.get("/metrics").await.1;
+    let page = gateway.metrics().await;
     assert!(page.contains(r#"overdraft_cascade_labels{cascade="m"} 0"#), "{page}");
 }
 
@@ -143,10 +141,10 @@ async fn gateways_learn_from_each_other_and_none_writes_over_another() {
             r#"overdraft_cascade_shadows_total{{cascade="m",result="as_good"}} {}"#,
             if count < 2 { count + 1 } else { 1 }
         );
-        until_metrics(gateway, &line).await;
+        gateway.until_line(&line).await;
     }
-    until_metrics(&one, &labels(3)).await;
-    until_metrics(&other, &labels(3)).await;
+    one.until_line(&labels(3)).await;
+    other.until_line(&labels(3)).await;
     for gateway in [&mut one, &mut other] {
         gateway.stop();
     }
@@ -154,5 +152,5 @@ async fn gateways_learn_from_each_other_and_none_writes_over_another() {
     other.stopped().await;
     // Whoever comes later knows what both knew, once.
     let third = sharing(&redis.url(), &target, &draft).await;
-    until_metrics(&third, &labels(3)).await;
+    third.until_line(&labels(3)).await;
 }

@@ -61,7 +61,7 @@ async fn a_route_whose_draft_answers_at_random_is_off_within_500_requests_and_sa
         // One comparison after the other, so that none finds no place.
         let compared =
             format!(r#"overdraft_cascade_shadows_total{{cascade="m",result="worse"}} {requests}"#);
-        crate::maintenance::told(&gateway, &compared).await;
+        gateway.until_words(&compared).await;
     }
     let (_, page) = client.get("/metrics").await;
     assert!(page.contains(r#"overdraft_cascade_on{cascade="m"} 0"#), "{page}");

@@ -8,7 +8,6 @@ use overdraft_units::Ratio;
 
 use super::{SMALL, TOKENS};
 use crate::harness::{ANSWER, Gateway, MODEL, NEVER, SOON};
-use crate::maintenance::told;
 use crate::mock::Mock;
 use crate::redis::Redis;
 use crate::sharing::place;
@@ -51,7 +50,7 @@ impl Asleep {
     async fn wakes(&self, target: u32, draft: u32) {
         for (pool, count) in [("target", target), ("draft", draft)] {
             let line = format!("overdraft_pool_waiting{{pool=\"{pool}\"}} {count}\n");
-            told(&self.gateway, &line).await;
+            self.gateway.until_words(&line).await;
         }
     }
 }
@@ -118,7 +117,7 @@ async fn the_hook_of_a_draft_is_called_where_its_cascade_misses_it() {
     let call = hook.call().await;
     assert_eq!(call.text(), r#"{"model":"small","held":0}"#);
     call.answer(200, "{}").await;
-    told(&asleep.gateway, "overdraft_wakes_total{result=\"answered\"} 1").await;
+    asleep.gateway.until_words("overdraft_wakes_total{result=\"answered\"} 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

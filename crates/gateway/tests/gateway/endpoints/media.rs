@@ -238,7 +238,7 @@ async fn a_recording_waits_for_room_as_a_prompt_does() {
     let mut first = gateway.chat("").await;
     let held = mock.call().await;
     let mut waiting = vec![sent(&gateway, &form(MODEL, &[])).await, spoken(&gateway).await];
-    crate::keys::until_metrics(&gateway, r#"overdraft_queue_requests{priority="default"} 2"#).await;
+    gateway.until_line(r#"overdraft_queue_requests{priority="default"} 2"#).await;
     assert!(mock.is_idle());
     held.answer(200, ANSWER).await;
     assert_eq!(first.whole().await.0.status, 200);
