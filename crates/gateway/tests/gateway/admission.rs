@@ -279,7 +279,7 @@ fn draw(state: &mut u64) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_storm_of_comings_and_goings_nothing_is_left_behind() {
     const REQUESTS: u64 = 300;
-    let (mut one, mut two) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut one, mut two] = Mock::pair().await;
     let gateway = Gateway::start_with(&[&one, &two], |settings| {
         one_at_a_time(settings);
         settings.admission.first_token.flex = SOON;

@@ -99,10 +99,6 @@ pub(crate) async fn tokenizing(model: &str, tokens: &[u8]) -> Mock {
     mock
 }
 
-fn body(call: &Call) -> Value {
-    serde_json::from_slice(&call.body).unwrap()
-}
-
 /// A draft begins its answer with these events.
 async fn begin_answer(call: &mut Call, events: &str) {
     call.stream().await;
@@ -207,7 +203,7 @@ async fn an_accepted_answer_is_the_draft_s_in_the_target_s_name() {
     let mut client = pair.chat(r#","temperature":0.5"#).await;
     let mut call = pair.draft.call().await;
     assert!(call.head.starts_with("POST /v1/chat/completions "));
-    let asked = body(&call);
+    let asked = call.json();
     assert_eq!(asked["model"], SMALL);
     assert_eq!(asked["logprobs"], true);
     assert_eq!(asked["temperature"], 0.5);
@@ -337,7 +333,7 @@ async fn a_draft_that_dies_after_it_was_shown_is_continued_by_its_tokens() {
     call.reset();
     let (mut call, other) = pair.either_target().await;
     assert!(call.head.starts_with("POST /v1/completions "), "{}", call.head);
-    let asked = body(&call);
+    let asked = call.json();
     assert_eq!(asked["prompt"], json!([1, 2, 11, 12]));
     assert_eq!((&asked["model"], &asked["max_tokens"]), (&json!(MODEL), &json!(62)));
     call.stream().await;
@@ -345,8 +341,8 @@ async fn a_draft_that_dies_after_it_was_shown_is_continued_by_its_tokens() {
     // That one dies as well, and the other goes on behind both.
     call.reset();
     let call = pair.targets[other].call().await;
-    assert_eq!(body(&call)["prompt"], json!([1, 2, 11, 12, 21]));
-    assert_eq!(body(&call)["max_tokens"], 61);
+    assert_eq!(call.json()["prompt"], json!([1, 2, 11, 12, 21]));
+    assert_eq!(call.json()["max_tokens"], 61);
     go_on(call, "d", 22).await;
     let (rest, end) = client.rest().await;
     assert_eq!((text(&rest).as_str(), end), ("abcd", End::Clean));
@@ -436,7 +432,7 @@ async fn a_verified_answer_goes_on_where_the_target_differs() {
     let mut client = pair.chat(r#","stream":true,"temperature":0"#).await;
     let mut call = begin_draft(&mut pair.draft, &window()).await;
     let asked = pair.target().await;
-    let scored = body(&asked);
+    let scored = asked.json();
     assert_eq!(scored["prompt"], json!([1, 2, 11, 12]));
     assert_eq!((&scored["prompt_logprobs"], &scored["max_tokens"]), (&json!(1), &json!(1)));
     asked.answer(200, &score(&[(11, true), (12, true)], false)).await;
@@ -446,13 +442,13 @@ async fn a_verified_answer_goes_on_where_the_target_differs() {
     assert_eq!(text(&client.chunk().await.unwrap()), "ab");
     call.chunk(&(said("c", 13) + &said("wrong", 14))).await;
     let asked = pair.target().await;
-    assert_eq!(body(&asked)["prompt"], json!([1, 2, 11, 12, 13, 14]));
+    assert_eq!(asked.json()["prompt"], json!([1, 2, 11, 12, 13, 14]));
     let both = [(11, true), (12, true), (13, true), (14, false)];
     asked.answer(200, &score(&both, false)).await;
     // What it said beyond is nobody's.
     call.gone().await;
     let asked = pair.target().await;
-    assert_eq!(body(&asked)["prompt"], json!([1, 2, 11, 12, 13]));
+    assert_eq!(asked.json()["prompt"], json!([1, 2, 11, 12, 13]));
     go_on(asked, "d", 77).await;
     let (rest, end) = client.rest().await;
     assert_eq!((text(&rest).as_str(), end), ("cd", End::Clean));
@@ -499,7 +495,7 @@ async fn a_whole_draft_that_the_target_would_have_said_is_the_answer() {
     let (call, other) = pair.either_target().await;
     call.answer(500, "{}").await;
     let asked = pair.targets[other].call().await;
-    assert_eq!(body(&asked)["prompt"], json!([1, 2, 11, 12, 9]));
+    assert_eq!(asked.json()["prompt"], json!([1, 2, 11, 12, 9]));
     asked.answer(200, &score(&[(11, true), (12, true), (9, true)], false)).await;
     let (head, told) = client.whole().await;
     assert_eq!(head.header("x-overdraft-served-by"), Some("verified"));

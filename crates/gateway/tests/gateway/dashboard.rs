@@ -22,7 +22,7 @@ async fn view(gateway: &Gateway, name: &str) -> serde_json::Value {
 
 #[tokio::test]
 async fn a_request_is_logged_with_its_decision_and_without_its_text() {
-    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut one, mut other] = Mock::pair().await;
     let gateway = Gateway::start(&[&one, &other]).await;
     let body = chat("").replace("hi", "a-secret-word");
     let mut client = gateway.client().await;
@@ -49,7 +49,7 @@ async fn a_request_is_logged_with_its_decision_and_without_its_text() {
 
 #[tokio::test]
 async fn a_request_that_was_tried_twice_tells_who_failed_it() {
-    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut one, mut other] = Mock::pair().await;
     let gateway = Gateway::start(&[&one, &other]).await;
     let mut client = gateway.client().await;
     client.post_with(CHAT, "x-request-id: r-3\r\n", &chat("")).await;

@@ -92,7 +92,7 @@ async fn told_salt(
     let mut client = gateway.client().await;
     client.post_with(path, header, &body).await;
     let call = mock.call().await;
-    let told: serde_json::Value = serde_json::from_slice(&call.body).unwrap();
+    let told = call.json();
     for name in ["priority", "stream_options"] {
         assert!(told[name].is_null(), "{path} is told `{name}`: {told}");
     }

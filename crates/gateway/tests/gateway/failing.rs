@@ -15,7 +15,7 @@ async fn pair() -> ([Mock; 2], Gateway) {
 
 /// The same where a first token may take so long.
 async fn pair_within(first_token: Duration) -> ([Mock; 2], Gateway) {
-    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mocks = Mock::pair().await;
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
         settings.routing.route.deadlines.first_token = first_token.into();
         impatient(settings);
@@ -291,7 +291,7 @@ async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
         "error event",
         "garbage",
     ] {
-        let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+        let mut mocks = Mock::pair().await;
         let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
             // The other fates are to be told by themselves.
             let limit = if matches!(fate, "silence" | "drip") { SOON } else { NEVER };

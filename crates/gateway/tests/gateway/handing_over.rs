@@ -7,7 +7,7 @@ use overdraft_units::Micros;
 use crate::client::End;
 use crate::harness::{DONE, Gateway, MODEL, finish, token};
 use crate::mock::Mock;
-use crate::resuming::{body, text, vllms, vllms_with};
+use crate::resuming::{text, vllms, vllms_with};
 
 #[tokio::test]
 async fn a_draining_worker_hands_its_streams_over_and_keeps_what_cannot_go() {
@@ -25,7 +25,7 @@ async fn a_draining_worker_hands_its_streams_over_and_keeps_what_cannot_go() {
     call.chunk(&token(" two")).await;
     assert_eq!(client.chunk().await, Ok(token(" two")));
     let next = second.call().await;
-    assert_eq!(body(&next)["messages"][1]["content"], "one two");
+    assert_eq!(next.json()["messages"][1]["content"], "one two");
     // The other worker will not have it: it finishes where it is.
     next.answer(400, r#"{"error":{"message":"no"}}"#).await;
     call.chunk(&format!("{}{}{DONE}", token(" three"), finish("stop"))).await;
@@ -53,7 +53,7 @@ async fn a_worker_that_is_not_ready_any_more_hands_its_streams_over() {
     call.chunk(&token(" two")).await;
     assert_eq!(client.chunk().await, Ok(token(" two")));
     let mut next = second.call().await;
-    assert_eq!(body(&next)["messages"][1]["content"], "one two");
+    assert_eq!(next.json()["messages"][1]["content"], "one two");
     next.stream().await;
     next.chunk(&format!("{}{}{DONE}", token(" three"), finish("stop"))).await;
     next.end().await;

@@ -38,7 +38,7 @@ async fn with_nobody_up_requests_are_told_to_come_back() {
 
 #[tokio::test]
 async fn a_worker_that_dies_is_out_at_once_and_back_after_a_probe() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
         settings.probe.interval = OFTEN;
     })
@@ -166,7 +166,7 @@ async fn the_index_says_what_this_is() {
 
 #[tokio::test]
 async fn metrics_count_requests_by_how_they_ended() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
     let mut client = gateway.chat("").await;
     mocks[0].call().await.answer(500, "{}").await;

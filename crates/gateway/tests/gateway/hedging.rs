@@ -11,7 +11,7 @@ const LEARNT: usize = 20;
 
 /// Two workers whose first tokens came as usual so far, and a gateway that hedges.
 async fn learnt() -> ([Mock; 2], Gateway) {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
         settings.hedging = HedgeSettings { mode: Mode::On, budget_permille: 1_000 };
     })

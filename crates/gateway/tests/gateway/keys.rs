@@ -229,7 +229,7 @@ async fn a_priority_is_clamped_told_and_passed_on_where_it_is_understood() {
             let header = format!("{}{header}", bearer(key));
             client.post_with(CHAT, &header, &body).await;
             let call = mock.call().await;
-            let sent: serde_json::Value = serde_json::from_slice(&call.body).unwrap();
+            let sent = call.json();
             let expected = (model == "large").then_some(rank);
             assert_eq!(sent["priority"].as_i64(), expected, "{more} to {model}");
             call.answer(200, ANSWER).await;

@@ -106,7 +106,7 @@ async fn under_repair(mocks: &[Mock; 2], hook: &mut Mock) -> (Gateway, Call) {
 
 #[tokio::test]
 async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_returns() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let mut hook = Mock::start(&[]).await;
     let (gateway, call) = under_repair(&mocks, &mut hook).await;
     assert!(call.head.starts_with("POST /mend "), "{}", call.head);
@@ -131,7 +131,7 @@ async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_return
 
 #[tokio::test]
 async fn a_worker_that_an_operator_drains_during_its_repair_stays_drained() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let mut hook = Mock::start(&[]).await;
     let (gateway, call) = under_repair(&mocks, &mut hook).await;
     let mut operator = gateway.operator().await;
@@ -161,7 +161,7 @@ async fn memory_is_read_from_the_reload_on_that_says_where() {
 
 #[tokio::test]
 async fn a_command_that_fails_leaves_the_worker_as_it_was() {
-    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mocks = Mock::pair().await;
     mocks[0].behave(|manner| drop(manner.pages.insert("/memory", page(500))));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("told");

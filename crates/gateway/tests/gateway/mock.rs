@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::harness::{ANSWER, in_time};
+use crate::harness::{ANSWER, MODEL, in_time};
 
 /// Requests that may wait for the test to take them.
 const CALLS_MAX: usize = 64;
@@ -49,7 +49,12 @@ impl Mock {
         Self::start_at(TcpListener::bind("127.0.0.1:0").await.unwrap(), models)
     }
 
-    /// The same at a port of the test's.
+    /// Two workers that serve [`MODEL`].
+    pub(crate) async fn pair() -> [Self; 2] {
+        [Self::start(&[MODEL]).await, Self::start(&[MODEL]).await]
+    }
+
+    /// A worker that serves `models` at a port of the test's.
     pub(crate) fn start_at(listener: TcpListener, models: &[&str]) -> Self {
         let address = listener.local_addr().unwrap();
         let manner = Arc::new(Mutex::new(Manner {
@@ -195,6 +200,11 @@ impl Call {
     /// The body as text.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
     }
 
     /// Which connection it came over.

@@ -156,7 +156,7 @@ async fn limits_hold_in_any_spelling_of_a_number_and_tiers_are_the_engine_s() {
 
 #[tokio::test]
 async fn a_worker_that_fails_before_it_begins_is_replaced() {
-    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut one, mut other] = Mock::pair().await;
     let gateway = Gateway::start_with(&[&one, &other], pass).await;
     let mut client = gateway.client().await;
     client.post(MESSAGES, &message("hi", r#","stream":true"#)).await;
@@ -296,7 +296,7 @@ async fn messages_of_tenants_are_translated_where_workers_are_told_salts() {
 
 #[tokio::test]
 async fn a_conversation_stays_where_its_translation_says_it_is() {
-    let (one, other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [one, other] = Mock::pair().await;
     let gateway = Gateway::start_with(&[&one, &other], |settings| {
         pass(settings);
         settings.routing.route.policy = Policy::PrefixAffinity;

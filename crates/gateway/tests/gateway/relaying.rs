@@ -220,7 +220,7 @@ async fn connections_to_the_worker_are_used_again() {
 
 #[tokio::test]
 async fn workers_take_turns() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
     for turn in 0..4 {
         let mut client = gateway.chat("").await;
@@ -233,7 +233,7 @@ async fn workers_take_turns() {
 
 #[tokio::test]
 async fn a_busy_worker_is_passed_over_for_an_idle_one() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
     let _busy = gateway.stream().await;
     let _held = mocks[0].call().await;

@@ -84,7 +84,7 @@ async fn what_is_set_of_a_worker_is_unset_with_its_line_and_the_worker_stays() {
 
 #[tokio::test]
 async fn a_source_whose_settings_change_keeps_its_workers_until_it_has_spoken() {
-    let (mut mock, other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut mock, other] = Mock::pair().await;
     let names = Server::start().await;
     names.says(RecordType::A, Reply::Records(1, vec![RData::A(A::new(127, 0, 0, 1))]));
     let mut source = DnsSettings::new("workers.test.", mock.address.port());
@@ -145,7 +145,7 @@ async fn a_drain_ends_with_the_worker_that_was_told_it() {
 #[tokio::test]
 async fn the_last_answer_of_a_worker_that_has_left_brings_no_series_of_it_back() {
     const SERIES: &str = "overdraft_worker_cached_tokens_total{worker=\"worker-0\"";
-    let (mut gone, other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut gone, other] = Mock::pair().await;
     let gateway = Gateway::start(&[&gone]).await;
     let usage = r#""usage":{"prompt_tokens":7,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":1}"#;
     let events = format!("{}data: {{\"choices\":[],{usage}}}\n\n{DONE}", finish("stop"));

@@ -17,7 +17,7 @@ const VLLM: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n";
 
 /// Two workers and a gateway before them; the first request goes to the first.
 async fn pair() -> ([Mock; 2], Gateway) {
-    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mocks = Mock::pair().await;
     let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
     (mocks, gateway)
 }
@@ -28,7 +28,7 @@ pub(crate) async fn vllms(drain_after: Micros) -> ([Mock; 2], Gateway) {
 }
 
 pub(crate) async fn vllms_with(change: impl FnOnce(&mut GatewaySettings)) -> ([Mock; 2], Gateway) {
-    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mocks = Mock::pair().await;
     for mock in &mocks {
         mock.behave(|manner| manner.metrics = Some(VLLM.into()));
     }
@@ -54,10 +54,6 @@ pub(crate) fn text_chunk(text: &str, ids: &[u32], finish: Option<&str>) -> Strin
 
 pub(crate) const ROLE: &str = "data: {\"id\":\"c\",\"created\":5,\"prompt_token_ids\":[1,2],\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n";
 
-pub(crate) fn body(call: &Call) -> Value {
-    serde_json::from_str(call.text()).unwrap()
-}
-
 /// The text of a chat's stream, and how it ended.
 pub(crate) async fn text(client: &mut Client) -> (String, String, End) {
     client.head().await;
@@ -75,14 +71,14 @@ async fn a_greedy_answer_is_asked_for_again_and_told_once() {
     let ([mut first, mut second], gateway) = pair().await;
     let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
     let mut call = first.call().await;
-    let asked = body(&call);
+    let asked = call.json();
     call.stream().await;
     call.chunk(&format!("{}{}", token("one"), token(" two"))).await;
     client.head().await;
     assert_eq!(client.chunk().await, Ok(format!("{}{}", token("one"), token(" two"))));
     call.reset();
     let mut call = second.call().await;
-    assert_eq!(body(&call), asked);
+    assert_eq!(call.json(), asked);
     call.stream().await;
     let whole = [token("one t"), token("wo three"), finish("stop"), DONE.to_owned()];
     call.chunk(&whole.concat()).await;
@@ -96,7 +92,7 @@ async fn a_greedy_answer_is_asked_for_again_and_told_once() {
 
 #[tokio::test]
 async fn a_stream_that_a_cascade_s_target_answers_is_asked_for_again_as_well() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let draft = Mock::start(&[SMALL]).await;
     let mut shadow = CascadeSettings::new(SMALL, MODEL);
     (shadow.mode, shadow.shadow.start) = (cascade::Mode::Shadow, Ratio::NONE);
@@ -123,7 +119,7 @@ async fn a_stream_that_a_cascade_s_target_answers_is_asked_for_again_as_well() {
 
 #[tokio::test]
 async fn one_that_may_be_kept_is_logged_with_its_decision_and_where_it_went_on() {
-    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mocks = Mock::pair().await;
     let on =
         |settings: &mut GatewaySettings| settings.cache.mode = overdraft_gateway::CacheMode::On;
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], on).await;
@@ -241,7 +237,7 @@ async fn ids_go_on_where_they_are_known_and_stay_with_the_gateway() {
     let ([mut first, mut second], gateway) = vllms(LONG).await;
     let mut client = gateway.chat(r#","stream":true,"max_tokens":9,"stop":"end""#).await;
     let mut call = first.call().await;
-    assert_eq!(body(&call)["return_token_ids"], true);
+    assert_eq!(call.json()["return_token_ids"], true);
     call.stream().await;
     // The second token is held back by its worker: it may be the beginning of the stop.
     call.chunk(&format!("{ROLE}{}{}", ids_chunk("one", &[10]), ids_chunk("", &[11]))).await;
@@ -251,10 +247,10 @@ async fn ids_go_on_where_they_are_known_and_stay_with_the_gateway() {
     call.chunk("data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"abort\"}]}\n\ndata: [DONE]\n\n").await;
     let ask = second.call().await;
     assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
-    assert_eq!(body(&ask)["tokens"], json!([10, 11]));
+    assert_eq!(ask.json()["tokens"], json!([10, 11]));
     ask.answer(200, r#"{"prompt":"one en"}"#).await;
     let mut call = second.call().await;
-    let asked = body(&call);
+    let asked = call.json();
     assert!(call.head.starts_with("POST /v1/completions"), "{}", call.head);
     assert_eq!(asked["prompt"], json!([1, 2, 10, 11]));
     assert_eq!((&asked["max_tokens"], asked.get("stop")), (&json!(7), None));
@@ -311,7 +307,7 @@ async fn a_member_that_only_the_gateway_wants_is_left_out_where_it_is_refused() 
     let mut client = gateway.stream().await;
     for expected in [true, false] {
         let call = first.call().await;
-        assert_eq!(body(&call)["return_token_ids"] == true, expected);
+        assert_eq!(call.json()["return_token_ids"] == true, expected);
         if expected {
             let error =
                 r#"{"error":{"message":"return_token_ids: Extra inputs are not permitted"}}"#;
@@ -325,7 +321,7 @@ async fn a_member_that_only_the_gateway_wants_is_left_out_where_it_is_refused() 
     }
     assert_eq!(text(&mut client).await.0, "a");
     let _next = gateway.stream().await;
-    assert_eq!(body(&first.call().await).get("return_token_ids"), None);
+    assert_eq!(first.call().await.json().get("return_token_ids"), None);
 }
 
 #[tokio::test]
@@ -340,13 +336,13 @@ async fn a_malformed_request_that_is_repeated_in_its_refusal_is_asked_once_and_t
     };
     let dumped = |call: &Call| {
         let place = json!(["body", "messages"]);
-        json!([{"type": "missing", "loc": place, "input": body(call)}]).to_string()
+        json!([{"type": "missing", "loc": place, "input": call.json()}]).to_string()
     };
     for status in [400, 422] {
         let mut client = gateway.client().await;
         client.post(CHAT, &malformed).await;
         let call = first.call().await;
-        assert_eq!(body(&call)["return_token_ids"], true);
+        assert_eq!(call.json()["return_token_ids"], true);
         let detail = if status == 400 { printed(&call) } else { dumped(&call) };
         call.answer(status, &json!({"error": {"message": detail}}).to_string()).await;
         let (head, told) = client.whole().await;
@@ -354,7 +350,7 @@ async fn a_malformed_request_that_is_repeated_in_its_refusal_is_asked_once_and_t
         assert!(first.is_idle(), "its own fault is told at once");
     }
     let _next = gateway.stream().await;
-    let asked = body(&first.call().await);
+    let asked = first.call().await.json();
     assert_eq!(asked["return_token_ids"], true);
     assert_eq!(asked["stream_options"]["continuous_usage_stats"], true);
 }
@@ -370,7 +366,7 @@ async fn text_goes_on_where_ids_are_not_told() {
     client.chunk().await.unwrap();
     call.reset();
     let mut call = second.call().await;
-    let asked = body(&call);
+    let asked = call.json();
     assert_eq!(asked["messages"][1], json!({"role": "assistant", "content": "one"}));
     assert_eq!(asked["add_generation_prompt"], false);
     call.stream().await;
@@ -533,7 +529,7 @@ async fn a_resume_that_takes_too_long_ends_by_the_limit_that_passed_and_is_count
         ("", "it had 1.0 s, as `timeouts.total` says"),
         ("x-overdraft-deadline-ms: 500\r\n", "did not end by its deadline"),
     ] {
-        let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+        let mut mocks = Mock::pair().await;
         let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
             settings.routing.route.deadlines.total = Duration::from_secs(1).into();
         })

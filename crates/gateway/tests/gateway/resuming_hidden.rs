@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::harness::{DONE, finish};
-use crate::resuming::{LONG, ROLE, body, ids_chunk, text_chunk, vllms};
+use crate::resuming::{LONG, ROLE, ids_chunk, text_chunk, vllms};
 
 /// What a stream leaves out and a look-up does not is no text; the next worker gets its id all the same.
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn a_special_token_at_the_seam_is_not_told() {
     assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
     ask.answer(200, r#"{"prompt":"<|im_start|>one<|im_start|>"}"#).await;
     let mut next = second.call().await;
-    assert_eq!(body(&next)["prompt"], json!([1, 2, 1, 7, 1]));
+    assert_eq!(next.json()["prompt"], json!([1, 2, 1, 7, 1]));
     next.stream().await;
     next.chunk(&format!("{}{DONE}", text_chunk(" two", &[8], Some("stop")))).await;
     next.end().await;
@@ -43,7 +43,7 @@ async fn an_answer_that_broke_off_behind_a_byte_that_is_no_character_goes_on() {
     call.reset();
     second.call().await.answer(200, "{\"prompt\":\"one\u{fffd}\"}").await;
     let mut next = second.call().await;
-    assert_eq!(body(&next)["prompt"], json!([1, 2, 7, 249]));
+    assert_eq!(next.json()["prompt"], json!([1, 2, 7, 249]));
     next.stream().await;
     next.chunk(&format!("{}{DONE}", text_chunk(" two", &[8], Some("stop")))).await;
     next.end().await;
@@ -70,7 +70,7 @@ async fn an_answer_that_is_more_than_its_text_does_not_go_on_by_text() {
         if !greedy.is_empty() {
             let mut next = other.call().await;
             assert!(next.head.starts_with("POST /v1/chat"), "{}", next.head);
-            assert_eq!(body(&next)["messages"].as_array().unwrap().len(), 1);
+            assert_eq!(next.json()["messages"].as_array().unwrap().len(), 1);
             next.stream().await;
             next.chunk(&format!("{ROLE}{}", ids_chunk("one", &[7]))).await;
             next.chunk(&format!("{}{}{DONE}", ids_chunk(" two", &[8]), finish("stop"))).await;

@@ -76,7 +76,7 @@ pub(crate) async fn until_only(gateway: &Gateway, mock: &Mock) {
 
 #[tokio::test]
 async fn a_prompt_goes_where_its_prefix_is_and_says_so() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
     let mut homes = Vec::new();
     for tenant in ["ada", "bob"] {
@@ -98,7 +98,7 @@ async fn a_prompt_goes_where_its_prefix_is_and_says_so() {
 
 #[tokio::test]
 async fn a_worker_is_told_who_has_the_prefix_that_it_lacks() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
         settings.workers.iter_mut().for_each(|worker| worker.traits.kv_share = true);
     })
@@ -164,7 +164,7 @@ async fn with_a_token_only_who_has_it_is_told() {
 
 #[tokio::test]
 async fn a_drained_worker_finishes_its_streams_and_gets_nothing_new() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
     let mut streaming = gateway.stream().await;
     let mut call = mocks[0].call().await;
@@ -338,7 +338,7 @@ async fn a_prompt_that_fits_nowhere_is_told_what_was_asked_and_what_would_fit() 
 
 #[tokio::test]
 async fn sessions_stick_by_header_and_arms_are_counted_apart() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
         settings.routing.route = RouteSettings {
             sticky: Some(Sticky::default()),
@@ -372,7 +372,7 @@ async fn sessions_stick_by_header_and_arms_are_counted_apart() {
 // Faults: 78
 #[tokio::test]
 async fn settings_change_without_a_restart_and_bad_ones_change_nothing() {
-    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mocks = Mock::pair().await;
     let gateway = Gateway::start(&[&mocks[0]]).await;
     let mut settings = gateway.settings();
     settings.workers.push(overdraft_gateway::WorkerSettings::new(mocks[1].url()));

@@ -16,7 +16,7 @@ fn unknown(field: &str) -> String {
 }
 
 fn has(call: &Call, field: &str) -> bool {
-    let body: serde_json::Value = serde_json::from_slice(&call.body).unwrap();
+    let body = call.json();
     body.get(field).is_some()
 }
 

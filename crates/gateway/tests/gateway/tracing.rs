@@ -85,7 +85,7 @@ fn said(span: &Span, key: &str) -> String {
 #[tokio::test]
 async fn a_request_that_was_tried_twice_is_one_trace_of_three_spans() {
     let sink = Sink::start().await;
-    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut one, mut other] = Mock::pair().await;
     let gateway = Gateway::start_with(&[&one, &other], sink.traced(0)).await;
     let mut client = gateway.client().await;
     let head = format!("traceparent: {PARENT}\r\ntracestate: vendor=1\r\nx-request-id: r-1\r\n");

@@ -3,7 +3,6 @@
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::{CanarySettings, CascadeSettings, ModelSettings};
 use overdraft_units::Ratio;
-use serde_json::Value;
 
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
 use crate::mock::Mock;
@@ -64,7 +63,7 @@ async fn the_model_on_trial_is_asked_under_its_own_name() {
     .await;
     let mut client = gateway.chat(r#","max_tokens":64"#).await;
     let call = next.call().await;
-    let asked: Value = serde_json::from_slice(&call.body).unwrap();
+    let asked = call.json();
     assert_eq!((&asked["model"], &asked["max_tokens"]), (&NEXT.into(), &64.into()));
     call.answer(500, "{}").await;
     // Nobody else serves it: it is asked once more.

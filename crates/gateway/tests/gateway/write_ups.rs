@@ -63,7 +63,7 @@ async fn until_known(gateway: &Gateway, workers: usize) {
 /// Which of two workers, each with so much of its cache in use, gets a prompt of so many tokens, and by
 /// which score, in thousandths.
 async fn check_fit(uses: [&str; 2], tokens: usize, (worker, score): (&str, u64)) {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     for (mock, kv_use) in mocks.iter().zip(uses) {
         mock.behave(|manner| manner.metrics = Some(page(kv_use)));
     }
@@ -268,7 +268,7 @@ async fn requests_are_held_to_the_bounds_that_are_configured() {
     for (body, sent) in [(chat(""), 512), (chat(r#","max_tokens":2048"#), 2_048)] {
         client.post(CHAT, &body).await;
         let call = mock.call().await;
-        let asked: Value = serde_json::from_slice(&call.body).unwrap();
+        let asked = call.json();
         assert_eq!(asked["max_tokens"], sent);
         call.answer(200, ANSWER).await;
         assert_eq!(client.whole().await.0.status, 200);

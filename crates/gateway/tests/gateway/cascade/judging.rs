@@ -6,7 +6,7 @@ use overdraft_gateway::Labels;
 use overdraft_units::Ratio;
 use serde_json::{Value, json};
 
-use super::{Pair, body, ended, give_draft, said};
+use super::{Pair, ended, give_draft, said};
 use crate::harness::{ANSWER, MODEL};
 
 /// A pair of which every answer is compared, and judged where they differ.
@@ -53,7 +53,7 @@ async fn a_judge_says_which_of_two_answers_is_better() {
     for (better, label) in [("Goodbye", "better"), ("hello", "worse")] {
         pair.differ("Goodbye").await;
         let call = pair.target().await;
-        let asked = body(&call);
+        let asked = call.json();
         assert_eq!(asked["model"], MODEL);
         assert_eq!((&asked["temperature"], &asked["stream"]), (&json!(0), &json!(false)));
         let said = side(&asked, better);

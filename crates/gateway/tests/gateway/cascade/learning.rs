@@ -5,7 +5,7 @@ use overdraft_gateway::CascadeSettings;
 use overdraft_units::Ratio;
 use serde_json::json;
 
-use super::{Pair, SMALL, TOKENS, body, ended, give_draft, said, text, tokenizing};
+use super::{Pair, SMALL, TOKENS, ended, give_draft, said, text, tokenizing};
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
 use crate::mock::Mock;
 use crate::redis::Redis;
@@ -41,7 +41,7 @@ async fn an_accepted_answer_is_compared_with_what_the_target_would_have_said() {
     give_draft(&mut pair.draft, &(said("hel", 11) + &said("lo", 12) + &ended(3))).await;
     assert_eq!(text(&client.rest_after_head().await), "hello");
     let asked = pair.target().await;
-    assert_eq!((&body(&asked)["stream"], &body(&asked)["model"]), (&json!(false), &json!(MODEL)));
+    assert_eq!((&asked.json()["stream"], &asked.json()["model"]), (&json!(false), &json!(MODEL)));
     asked.answer(200, ANSWER).await;
     pair.until(r#"overdraft_cascade_shadows_total{cascade="m",result="as_good"} 1"#).await;
 }
@@ -63,7 +63,7 @@ async fn models_that_make_other_tokens_are_never_mixed() {
     let asked = chat(r#","max_tokens":64,"temperature":0"#).replace(r#""m""#, r#""chat""#);
     client.post(CHAT, &asked).await;
     let call = target.call().await;
-    assert_eq!(body(&call)["model"], MODEL);
+    assert_eq!(call.json()["model"], MODEL);
     call.answer(200, ANSWER).await;
     assert_eq!(client.whole().await.1, ANSWER);
 }

@@ -4,7 +4,7 @@ use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
 use overdraft_units::{Ratio, Tokens};
 
-use super::{Pair, begin_answer, body, ended, give_draft, said};
+use super::{Pair, begin_answer, ended, give_draft, said};
 use crate::harness::ANSWER;
 
 /// Long enough for a worker to be known by it.
@@ -50,7 +50,7 @@ async fn a_refused_draft_leaves_the_prompt_read_where_the_target_then_answers() 
     let mut client = pair.long().await;
     let mut draft = pair.draft.call().await;
     let (call, other) = pair.either_target().await;
-    let asked = body(&call);
+    let asked = call.json();
     assert_eq!((&asked["max_tokens"], &asked["stream"]), (&1.into(), &false.into()));
     assert_eq!(asked.get("max_completion_tokens"), None);
     assert_eq!(asked["messages"][0]["content"], long());
@@ -106,7 +106,7 @@ async fn a_short_prompt_is_read_by_nobody_beside_the_draft() {
     let mut client = pair.chat("").await;
     give_draft(&mut pair.draft, &(said("no", 11) + &ended(2))).await;
     let call = pair.target().await;
-    assert_eq!(body(&call)["max_tokens"], 64);
+    assert_eq!(call.json()["max_tokens"], 64);
     call.answer(200, ANSWER).await;
     assert_eq!(client.whole().await.1, ANSWER);
     // What cannot be read costs nothing but the attempt.

@@ -7,7 +7,7 @@ use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
 use serde_json::{Value, json};
 
-use super::{Call, Pair, TOKENS, begin_answer, body, give_draft, go_on, score, text, tokenizing};
+use super::{Call, Pair, TOKENS, begin_answer, give_draft, go_on, score, text, tokenizing};
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, SOON, chat, in_time};
 use crate::mock::Mock;
@@ -90,7 +90,7 @@ impl Pair {
 /// The portable way, of which nothing is wrong with the draft.
 async fn all_portable(call: Call) {
     assert!(call.head.starts_with(PORTABLE), "{}", call.head);
-    assert_eq!(body(&call)["prompt"], json!([1, 2, 11, 12, 9]));
+    assert_eq!(call.json()["prompt"], json!([1, 2, 11, 12, 9]));
     call.answer(200, &score(&[(11, true), (12, true), (9, true)], false)).await;
 }
 
@@ -106,11 +106,11 @@ async fn vllm_is_asked_how_likely_the_draft_s_tokens_and_their_rivals_are() {
     let mut pair = Pair::start(1, scored_by(Path::Generate)).await;
     let mut client = pair.chat(r#","stream":true,"temperature":0"#).await;
     let mut call = pair.draft.call().await;
-    assert_eq!(body(&call)["return_tokens_as_token_ids"], true);
+    assert_eq!(call.json()["return_tokens_as_token_ids"], true);
     begin_answer(&mut call, &(named("a", [11, 21]) + &named("b", [12, 22]))).await;
     let asked = pair.target().await;
     assert!(asked.head.starts_with(GENERATE), "{}", asked.head);
-    let scored = body(&asked);
+    let scored = asked.json();
     assert_eq!((&scored["model"], &scored["token_ids"]), (&json!(MODEL), &json!([1, 2, 11, 12])));
     let params = &scored["sampling_params"];
     assert_eq!(params["prompt_logprob_start"], 1);
@@ -121,14 +121,14 @@ async fn vllm_is_asked_how_likely_the_draft_s_tokens_and_their_rivals_are() {
     assert_eq!(text(&client.chunk().await.unwrap()), "ab");
     call.chunk(&(named("c", [13, 23]) + &named("wrong", [14, 24]))).await;
     let asked = pair.target().await;
-    let params = &body(&asked)["sampling_params"];
+    let params = &asked.json()["sampling_params"];
     assert_eq!(params["prompt_logprob_start"], 3);
     assert_eq!(params["prompt_logprob_token_ids"], json!([[13, 23], [14, 24]]));
     asked.answer(200, &matrix(&[&[-0.1, -3.0], &[-3.0, -0.1]])).await;
     call.gone().await;
     // From here on it is what follows any score.
     let asked = pair.target().await;
-    assert_eq!(body(&asked)["prompt"], json!([1, 2, 11, 12, 13]));
+    assert_eq!(asked.json()["prompt"], json!([1, 2, 11, 12, 13]));
     go_on(asked, "d", 77).await;
     let (rest, end) = client.rest().await;
     assert_eq!((text(&rest).as_str(), end), ("cd", End::Clean));
@@ -142,14 +142,14 @@ async fn what_a_score_does_not_prove_the_target_says_itself() {
     let mut client = pair.drafted().await;
     let asked = pair.target().await;
     assert_eq!(
-        body(&asked)["sampling_params"]["prompt_logprob_token_ids"],
+        asked.json()["sampling_params"]["prompt_logprob_token_ids"],
         json!([[11, 21], [12, 22], [9, -1]])
     );
     // The second token has a chance of 0.37, its rival one of 0.05: another may have more.
     let none = f32::NEG_INFINITY;
     asked.answer(200, &matrix(&[&[-0.1, -3.0], &[-1.0, -3.0], &[-0.1, none]])).await;
     let asked = pair.target().await;
-    assert_eq!(body(&asked)["prompt"], json!([1, 2, 11]));
+    assert_eq!(asked.json()["prompt"], json!([1, 2, 11]));
     go_on(asked, "b", 12).await;
     is_verified(&mut client).await;
     pair.until(r#"overdraft_cascade_unproven_total{cascade="m"} 1"#).await;
@@ -232,14 +232,14 @@ async fn sglang_is_asked_from_the_draft_on_under_the_salt_of_whose_request_it_is
     let request = chat(r#","max_tokens":64,"temperature":0"#);
     client.post_with(CHAT, "authorization: Bearer somebody\r\n", &request).await;
     let mut call = pair.draft.call().await;
-    let drafted = body(&call);
+    let drafted = call.json();
     assert_eq!(drafted.get("return_tokens_as_token_ids"), None);
     let events = named("a", [11, 21]) + &named("wrong", [14, 22]) + &ended();
     begin_answer(&mut call, &events).await;
     call.end().await;
     let asked = pair.target().await;
     assert!(asked.head.starts_with("POST /generate "), "{}", asked.head);
-    let scored = body(&asked);
+    let scored = asked.json();
     assert_eq!(scored["input_ids"], json!([1, 2, 11, 14, 9]));
     assert_eq!(
         (&scored["logprob_start_len"], &scored["return_logprob"]),
@@ -252,7 +252,7 @@ async fn sglang_is_asked_from_the_draft_on_under_the_salt_of_whose_request_it_is
     );
     asked.answer(200, &sglang(&[(11, 11), (14, 12), (9, 9)])).await;
     let asked = pair.target().await;
-    assert_eq!(body(&asked)["prompt"], json!([1, 2, 11]));
+    assert_eq!(asked.json()["prompt"], json!([1, 2, 11]));
     go_on(asked, "b", 12).await;
     is_verified(&mut client).await;
     pair.until_scored("sglang", "scored", 1).await;

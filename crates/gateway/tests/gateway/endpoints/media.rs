@@ -142,7 +142,7 @@ async fn an_alias_and_fields_that_end_here_are_all_that_changes() {
 
 #[tokio::test]
 async fn a_form_whose_worker_fails_goes_to_another_as_it_was() {
-    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut one, mut other] = Mock::pair().await;
     let gateway = Gateway::start(&[&one, &other]).await;
     let body = form(MODEL, &[]);
     let mut client = sent(&gateway, &body).await;
@@ -286,7 +286,7 @@ async fn half_a_recording_ends_as_one() {
 
 #[tokio::test]
 async fn a_worker_that_makes_no_sound_is_replaced() {
-    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let [mut one, mut other] = Mock::pair().await;
     let gateway = Gateway::start(&[&one, &other]).await;
     let mut client = spoken(&gateway).await;
     // It says that it has begun and breaks off.

@@ -106,7 +106,7 @@ impl Wall {
     }
 
     async fn answer(&self, call: Call) {
-        let asked: Value = serde_json::from_slice(&call.body).unwrap();
+        let asked = call.json();
         let last = asked["messages"].as_array().and_then(|all| all.last()).cloned();
         let last = last.unwrap_or_default();
         let told = (last["role"] == "assistant").then(|| last["content"].as_str()).flatten();

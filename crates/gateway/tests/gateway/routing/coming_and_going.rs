@@ -12,7 +12,7 @@ use crate::worker_file::WorkerFile;
 
 #[tokio::test]
 async fn workers_in_a_watched_file_join_and_leave() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut mocks = Mock::pair().await;
     let file = WorkerFile::new(&format!("{} name=first\n", mocks[0].url()));
     let gateway =
         Gateway::start_unready(&[], |settings| settings.discovery = vec![file.source()]).await;
