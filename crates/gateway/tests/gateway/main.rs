@@ -46,7 +46,6 @@ mod relaying;
 mod reloading;
 mod reporting;
 mod resuming;
-mod resuming_hidden;
 mod revoking;
 mod routing;
 mod sharing;

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use super::{LONG, ROLE, ids_chunk, text_chunk, vllms};
 use crate::harness::{DONE, finish};
-use crate::resuming::{LONG, ROLE, ids_chunk, text_chunk, vllms};
 
 /// What a stream leaves out and a look-up does not is no text; the next worker gets its id all the same.
 #[tokio::test]
