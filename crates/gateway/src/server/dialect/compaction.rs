@@ -5,13 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use overdraft_http::{Body, RequestBody};
-use overdraft_telemetry::unix_seconds;
 use overdraft_wire::dialect::Chat;
-use overdraft_wire::dialect::responses::{Compaction, Identity, Summary};
+use overdraft_wire::dialect::responses::{Compaction, Summary};
 use overdraft_wire::{ApiError, Endpoint};
 
 use super::super::Gateway;
-use super::answer::{fresh_id, tell_left_out, translated};
+use super::answer::{tell_left_out, translated};
 use super::asking::{self, Asking, Incoming};
 use super::responses;
 
@@ -46,14 +45,7 @@ async fn prepare(
 ) -> Result<(Chat, Summary), ApiError> {
     let tenant = asking.caller.realm();
     let compaction = Compaction::parse(body)?;
-    let history = match compaction.previous() {
-        Some(id) => responses::history(asking, id).await?,
-        None => Vec::new(),
-    };
-    let identity = Identity {
-        id: fresh_id("resp_"),
-        created_at: unix_seconds(),
-        model: compaction.model().map(str::to_owned),
-    };
+    let history = responses::history(asking, compaction.previous()).await?;
+    let identity = responses::fresh_identity(compaction.model().map(str::to_owned));
     compaction.translate(identity, &history, &gateway.responses.seals.of(tenant))
 }

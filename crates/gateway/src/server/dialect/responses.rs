@@ -84,15 +84,8 @@ async fn prepare(
         asking.known_model(request.model.as_deref()).await?;
     }
     let previous = request.previous.clone();
-    let history = match &previous {
-        Some(id) => history(asking, id).await?,
-        None => Vec::new(),
-    };
-    let identity = Identity {
-        id: fresh_id("resp_"),
-        created_at: unix_seconds(),
-        model: request.model.clone(),
-    };
+    let history = history(asking, previous.as_deref()).await?;
+    let identity = fresh_identity(request.model.clone());
     let input = match keeping {
         Keeping::Stored => request.input_items(&identity.id),
         Keeping::Forgotten => Vec::new(),
@@ -114,16 +107,22 @@ pub(super) async fn prompt(
 ) -> Result<Prompt, ApiError> {
     let tenant = asking.caller.realm();
     let request = Request::parse(body)?;
-    let history = match &request.previous {
-        Some(id) => history(asking, id).await?,
-        None => Vec::new(),
-    };
+    let history = history(asking, request.previous.as_deref()).await?;
     request.prompt(&history, &gateway.responses.seals.of(tenant))
 }
 
-/// All items of the responses before, the oldest first. Their bytes count like those of a body: a request of a hundred
-/// bytes may bring them all into memory.
-pub(super) async fn history(asking: &Asking, last: &str) -> Result<Vec<Box<RawValue>>, ApiError> {
+/// What a new response is called, and when it was made.
+pub(super) fn fresh_identity(model: Option<String>) -> Identity {
+    Identity { id: fresh_id("resp_"), created_at: unix_seconds(), model }
+}
+
+/// All items of the response `previous` and of those before it, the oldest first; none where nothing is followed. Their
+/// bytes count like those of a body: a request of a hundred bytes may bring them all into memory.
+pub(super) async fn history(
+    asking: &Asking,
+    previous: Option<&str>,
+) -> Result<Vec<Box<RawValue>>, ApiError> {
+    let Some(last) = previous else { return Ok(Vec::new()) };
     let (tenant, owner) = (asking.caller.realm(), &asking.gateway.responses.kept);
     let (mut links, mut bytes) = (Vec::new(), 0);
     let mut next = Some(last.to_owned());
