@@ -102,54 +102,23 @@ impl Memory {
 
 /// Probes once.
 pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
-    let Memory { listed, serves, warmth, is_locked_told, obstacles } = memory;
     let member = fleet.dispatcher.member(worker);
     let settings = fleet.settings().probe;
     let begun = Instant::now();
     let probing = probe(&member.upstream, settings.answer_bytes);
     let late = |_elapsed| Seen::Silent(format!("no answer within {:?}", settings.timeout));
     let seen = timeout(settings.timeout, probing).await.unwrap_or_else(late);
-    let seen = unlock(&member, seen, is_locked_told);
-    let health = || fleet.dispatcher.view().fleet().worker(worker).health();
-    let before = health();
-    obstacles.tell(&member, &seen, before, begun);
+    let seen = unlock(&member, seen, &mut memory.is_locked_told);
+    let before = health(fleet, worker);
+    memory.obstacles.tell(&member, &seen, before, begun);
     if matches!(seen, Seen::Ready(_)) {
         // Two questions were answered one after the other.
         let took = Micros::from(begun.elapsed() / 2);
         fleet.dispatcher.round_trip(worker, took);
     }
-    let (is_up, was_up) = (|| health().is_up(), before.is_up());
-    let asked = &member.settings.traits.serves;
-    warmth.observe(before);
+    memory.warmth.observe(before);
     match seen {
-        Seen::Ready(list) => match Listing::parse(&list, asked) {
-            Some(listing) => {
-                let names = listing.names();
-                let wanted = member.settings.model.as_ref();
-                if let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) {
-                    tell_wrong_model(fleet, worker, wanted, &names);
-                    fleet.dispatcher.probed(worker, Probe::WrongModel);
-                } else if !warmth.is_ready(fleet, worker, &names).await {
-                    fleet.dispatcher.probed(worker, Probe::Unready);
-                } else {
-                    fleet.tokenizers.look_for(worker, &names, || Arc::clone(&member.upstream));
-                    if *listed != list || *serves != *asked {
-                        tell_unlisted(&member, &names);
-                        fleet.models.saw(&names, member.settings.pool);
-                        fleet.models.note(worker, Some(listing));
-                        *listed = list;
-                        serves.clone_from(asked);
-                    }
-                    // Last, so that a model whose worker is up is in the list. Who was restarted
-                    // meanwhile may be another process than the one that answered, and cold: the next
-                    // look tells.
-                    if is_up() || !was_up {
-                        fleet.dispatcher.probed(worker, Probe::Ready(&names));
-                    }
-                }
-            }
-            None => fleet.dispatcher.probed(worker, Probe::Unready),
-        },
+        Seen::Ready(list) => memory.take_in(fleet, worker, &member, list, before).await,
         Seen::Locked(_) | Seen::Unready(_) => fleet.dispatcher.probed(worker, Probe::Unready),
         // One that stays without an address would else be sent requests for ever.
         Seen::Silent(_) | Seen::Nameless(_) => fleet.dispatcher.probed(worker, Probe::Silent),
@@ -159,16 +128,61 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         }
         Seen::Untried(_) => {}
     }
-    if matches!(health(), Health::Failing { cause, .. } if cause.loses_the_cache()) {
-        // Whoever comes back is another process, and may take what this one refused.
+    let after = health(fleet, worker);
+    if matches!(after, Health::Failing { cause, .. } if cause.loses_the_cache()) {
+        // The process that comes back is another one, and may take what this one refused.
         member.refusals().forget();
         member.unlocked();
         *member.abilities() = Abilities::default();
         fleet.tokenizers.gone(worker);
     }
-    if !is_up() && !listed.is_empty() {
+    if !after.is_up() && !memory.listed.is_empty() {
         fleet.models.note(worker, None);
-        *listed = Bytes::new();
+        memory.listed = Bytes::new();
+    }
+}
+
+fn health(fleet: &Fleet, worker: WorkerId) -> Health {
+    fleet.dispatcher.view().fleet().worker(worker).health()
+}
+
+impl Memory {
+    /// Takes in the list of models of a worker that answered as one that can be asked, and reports what it makes of the
+    /// worker. `before` is its health at the time of the answer.
+    async fn take_in(
+        &mut self,
+        fleet: &Fleet,
+        worker: WorkerId,
+        member: &Member,
+        list: Bytes,
+        before: Health,
+    ) {
+        let asked = &member.settings.traits.serves;
+        let Some(listing) = Listing::parse(&list, asked) else {
+            return fleet.dispatcher.probed(worker, Probe::Unready);
+        };
+        let names = listing.names();
+        let wanted = member.settings.model.as_ref();
+        if let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) {
+            tell_wrong_model(fleet, worker, wanted, &names);
+            return fleet.dispatcher.probed(worker, Probe::WrongModel);
+        }
+        if !self.warmth.is_ready(fleet, worker, &names).await {
+            return fleet.dispatcher.probed(worker, Probe::Unready);
+        }
+        fleet.tokenizers.look_for(worker, &names, || Arc::clone(&member.upstream));
+        if self.listed != list || self.serves != *asked {
+            tell_unlisted(member, &names);
+            fleet.models.saw(&names, member.settings.pool);
+            fleet.models.note(worker, Some(listing));
+            self.listed = list;
+            self.serves.clone_from(asked);
+        }
+        // Last, so that a model whose worker is up is in the list. One that was restarted meanwhile may be another
+        // process than the one that answered, and cold: the next look tells.
+        if health(fleet, worker).is_up() || !before.is_up() {
+            fleet.dispatcher.probed(worker, Probe::Ready(&names));
+        }
     }
 }
 
