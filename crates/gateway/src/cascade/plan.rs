@@ -85,7 +85,6 @@ pub(crate) fn consider(
     if layer.cascades.is_empty() {
         return Ok(None);
     }
-    let caller = &info.caller;
     let peek = RequestPeek::parse(body)?;
     let settings = layer.pipeline.settings();
     let named = peek.model.as_deref().or(settings.model_default.as_deref()).unwrap_or_default();
@@ -97,35 +96,21 @@ pub(crate) fn consider(
     let out = opts_out(&context.head.headers)?;
     let text = Text::of(&peek);
     let bound = bound(&peek, &text);
-    let longest = match (info.limit, generation) {
-        (None, Generation::Completion) => Some(COMPLETION_TOKENS),
-        (limit, _) => limit,
-    };
-    let (prompt, _) = layer.pipeline.dispatcher.view().expected(info.request());
-    let traits = Traits {
-        tenant: caller.tenant.0,
-        route: xxh3_64(state.name.as_bytes()),
-        prompt,
-        script: Script::of(text.last()),
-        bound,
-        delivery: match info.delivery {
-            overdraft_telemetry::Delivery::Streamed => Delivery::Streamed,
-            overdraft_telemetry::Delivery::Whole => Delivery::Whole,
-        },
-    };
-    let mut against = against(&peek, &text).with_longest(longest.map(Tokens::new));
+    let traits = traits(layer, &state, info, &text, bound);
+    let mut exclusions = against(&peek, &text).with_longest(longest(info, generation));
     if out {
-        against = against.with(Exclusion::RequestOptedOut);
+        exclusions = exclusions.with(Exclusion::RequestOptedOut);
     }
+    let caller = &info.caller;
     if !caller.may_cascade() || state.settings.tenants_out.contains(caller.label()) {
-        against = against.with(Exclusion::TenantOptedOut);
+        exclusions = exclusions.with(Exclusion::TenantOptedOut);
     }
     let continuable = rewrite::is_continuable(&peek.object) && !text.is_several();
     let dice = Dice(info.dice);
     let greedy = peek.object.raw("temperature").and_then(|raw| raw.parse().ok()) == Some(0.0_f64);
     let terms = Terms {
         traits,
-        exclusions: against,
+        exclusions,
         tokenizers: Tokenizers::of(&state.parity(), state.settings.any_tokenizers),
         is_greedy: greedy,
         is_continuable: continuable,
@@ -140,6 +125,37 @@ pub(crate) fn consider(
     let schema = (bound == Bound::Schema).then(|| Schema::of(peek.object.raw("response_format")));
     let usage = peek.usage;
     Ok(Some(Plan { state, generation, usage, terms, schema, dice }))
+}
+
+/// What a request is like.
+fn traits(
+    layer: &CascadeLayer,
+    state: &CascadeState,
+    info: &RequestInfo,
+    text: &Text<'_>,
+    bound: Bound,
+) -> Traits {
+    let (prompt, _) = layer.pipeline.dispatcher.view().expected(info.request());
+    Traits {
+        tenant: info.caller.tenant.0,
+        route: xxh3_64(state.name.as_bytes()),
+        prompt,
+        script: Script::of(text.last()),
+        bound,
+        delivery: match info.delivery {
+            overdraft_telemetry::Delivery::Streamed => Delivery::Streamed,
+            overdraft_telemetry::Delivery::Whole => Delivery::Whole,
+        },
+    }
+}
+
+/// Tokens that its answer has at most, where the request or its endpoint says so.
+fn longest(info: &RequestInfo, generation: Generation) -> Option<Tokens> {
+    let longest = match (info.limit, generation) {
+        (None, Generation::Completion) => Some(COMPLETION_TOKENS),
+        (limit, _) => limit,
+    };
+    longest.map(Tokens::new)
 }
 
 fn opts_out(head: &HeaderMap) -> Result<bool, ApiError> {
