@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, response};
 use overdraft_core::fleet::{self, Failure, failure_of};
 use overdraft_wire::{ApiError, Endpoint, names_out_of_memory};
 
-use super::attempt::Question;
+use super::question::Question;
 use crate::settings::Credentials;
 
 /// What sort of answer a head announces.

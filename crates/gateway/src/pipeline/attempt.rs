@@ -9,9 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode, Uri, response};
+use http::{Response, StatusCode, response};
 use overdraft_core::deadline::DeadlineSettings;
 use overdraft_core::fleet::{Ending, Failure, WorkerId};
 use overdraft_core::resume::Extra;
@@ -19,7 +17,7 @@ use overdraft_core::route::Tried;
 use overdraft_http::Body;
 use overdraft_telemetry::Phase;
 use overdraft_wire::Endpoint;
-use overdraft_wire::dialect::{Dialect, names_long_prompt};
+use overdraft_wire::dialect::names_long_prompt;
 use tokio::time::{Instant, timeout_at};
 
 use super::Pipeline;
@@ -29,78 +27,15 @@ use super::context::RequestContext;
 use super::deadline::{self, Overrun, Which};
 use super::failed_attempt::{Failed, TooLong};
 use super::hedge;
+use super::question::Question;
 use super::relay::whole::{self, Whole};
-use super::relay::{self, Fault, Opened, Story, Stream, Watch};
-use super::request_info::{FormContent, RequestInfo};
+use super::relay::{self, Fault, Opened, Story, Stream};
+use super::request_info::RequestInfo;
 use super::terms::Terms;
-use super::upstream_body::{Added, Content, EffortLeftOut, Spare, tell_refused};
+use super::upstream_body::{Added, EffortLeftOut, Spare, tell_refused};
 use crate::dispatch::{Lease, Member, Used};
-use crate::trace::{AttemptTrace, Callee, RequestTrace};
-use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, headers};
-
-/// What is asked, the same for every worker.
-#[derive(Debug)]
-pub(crate) struct Question<'a> {
-    pub(crate) content: Content,
-    pub(crate) path: Uri,
-    /// The endpoint, where it is one that clients have.
-    pub(crate) endpoint: Option<Endpoint>,
-    pub(crate) request_id: HeaderValue,
-    /// The head as the client sent it.
-    pub(crate) head: &'a Parts,
-    pub(crate) begun: Instant,
-    /// The trace of the request that it is asked for.
-    pub(crate) trace: RequestTrace,
-}
-
-impl Question<'_> {
-    fn answers_media(&self) -> bool {
-        self.endpoint.is_some_and(Endpoint::answers_media)
-    }
-
-    fn dialect(&self) -> Option<Dialect> {
-        self.endpoint.and_then(Endpoint::dialect)
-    }
-
-    /// What watches an answer that is a stream of events.
-    fn watch(&self, info: &RequestInfo, event_bytes: usize) -> Watch {
-        match self.dialect() {
-            Some(dialect) => {
-                let request = self.request_id.to_str().unwrap_or_default();
-                Watch::of_dialect(dialect, request, event_bytes)
-            }
-            None if self.answers_media() => Watch::of_media(event_bytes),
-            None => Watch::new(info.choices, event_bytes, info.counts),
-        }
-    }
-
-    fn to(
-        &self,
-        upstream: &Upstream,
-        body: &Pieces,
-        form: Option<&FormContent>,
-        terms: &Terms,
-    ) -> Outgoing {
-        let mut request = Outgoing::new(body.clone());
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.path.clone();
-        *request.headers_mut() =
-            headers::outgoing(&self.head.headers, upstream, &self.request_id, terms.credentials);
-        if let Some(settings) = &terms.headers {
-            headers::pass_named(&self.head.headers, request.headers_mut(), settings);
-        }
-        if let Some(form) = form {
-            request.headers_mut().insert(CONTENT_TYPE, form.content_type.clone());
-        }
-        if self.answers_media() {
-            request.headers_mut().insert(ACCEPT, headers::ANYTHING);
-        }
-        if self.dialect() == Some(Dialect::Messages) {
-            headers::pass_versions(&self.head.headers, request.headers_mut());
-        }
-        request
-    }
-}
+use crate::trace::{AttemptTrace, Callee};
+use crate::upstream::{AnswerBody, Upstream, headers};
 
 /// What came of an attempt.
 pub(crate) enum Attempted {

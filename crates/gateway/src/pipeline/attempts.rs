@@ -14,10 +14,11 @@ use overdraft_http::Body;
 use tokio::time::sleep;
 
 use super::Pipeline;
-use super::attempt::{Attempted, Question, attempt};
+use super::attempt::{Attempted, attempt};
 use super::back_pressure::BackPressure;
 use super::context::RequestContext;
 use super::failed_attempt::Failed;
+use super::question::Question;
 use super::queue;
 use super::refusal::Refused;
 use super::request_info::RequestInfo;

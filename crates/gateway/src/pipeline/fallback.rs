@@ -13,11 +13,11 @@ use overdraft_telemetry::Ender;
 use overdraft_wire::ErrorKind;
 use overdraft_wire::json::{Object, Patch};
 
-use super::attempt::Question;
 use super::attempts::ask_until_answered;
 use super::context::RequestContext;
 use super::facts::FALLBACK;
 use super::failed_attempt::TooLong;
+use super::question::Question;
 use super::refusal::Refused;
 use super::request_info::{RequestInfo, Work};
 use super::upstream_body::Content;

@@ -12,9 +12,10 @@ use overdraft_core::route::Tried;
 use tokio::time::sleep;
 
 use super::Pipeline;
-use super::attempt::{Answer, Question, converse};
+use super::attempt::{Answer, converse};
 use super::context::RequestContext;
 use super::failed_attempt::Failed;
+use super::question::Question;
 use super::request_info::RequestInfo;
 use crate::dispatch::Lease;
 

@@ -9,6 +9,7 @@
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
 //! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
 //! | Admission queue, back-pressure     | `queue.rs`, `back_pressure.rs`                   |
+//! | What a worker is asked             | `question.rs`                                    |
 //! | Attempts, with retries             | `attempts.rs`, `attempt.rs`, `failed_attempt.rs`, `answer_kind.rs` |
 //! | Relay of the answer                | `relay/`, `answer_head.rs`                       |
 //! | Second attempts for late first tokens | `hedge.rs`                                    |
@@ -46,6 +47,7 @@ pub(crate) mod passed;
 mod prefix_digest;
 mod pricing;
 pub(crate) mod prompt_tokens;
+pub(crate) mod question;
 pub(crate) mod queue;
 pub(crate) mod refusal;
 pub(crate) mod relay;

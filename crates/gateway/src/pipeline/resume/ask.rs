@@ -19,7 +19,8 @@ use super::journal::Journal;
 use super::question::{Asking, Decoded, Seam, part};
 use super::second::Last;
 use crate::dispatch::{Explanation, Lease, Member};
-use crate::pipeline::attempt::{Answer, Question, converse};
+use crate::pipeline::attempt::{Answer, converse};
+use crate::pipeline::question::Question;
 use crate::pipeline::relay::{Continuation, Fault, Opened, Outcome, Resumed, Verdict};
 
 /// Chunks of a second answer that are waited for to close an open character.

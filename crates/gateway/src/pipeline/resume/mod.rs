@@ -34,10 +34,10 @@ use tokio::time::Instant;
 
 use self::journal::Journal;
 use super::Pipeline;
-use super::attempt::Question;
 use super::context::RequestContext;
 use super::extras::{IDS, IdsFor, Tracked};
 use super::facts::SharedFacts;
+use super::question::Question;
 use super::request_info::{RequestInfo, Work};
 use super::upstream_body::Content;
 use super::usage::Counts;
