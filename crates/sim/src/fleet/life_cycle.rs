@@ -1,35 +1,27 @@
-//! Request life cycle: arrival, response cache or placement, computation, end.
+//! Request life cycle: arrival, response cache or placement, and its end; what computes it is in `engine_steps.rs`.
 
 use overdraft_core::admit::{Mode, Tenant, WaitTime};
 use overdraft_core::estimate::Kind;
-use overdraft_core::fleet::{Ending, Failure, FirstToken};
+use overdraft_core::fleet::{Ending, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{
     Attempted, Choice, Outcome, Placed, Prompt, Request, Strictness, Tried,
 };
-use overdraft_scheduler::batch::{Progress, Refusal, Verdict};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
-use super::bounds::VOCABULARY;
-use super::draft_model::Said;
 use super::error::SimulateError;
 use super::event_loop::Simulation;
 use super::event_queue::{Event, FlightId, VisitId};
 use super::gateway::Gateway;
 use super::miss_attribution::Held;
-use super::refusal::{groups_of, unplaced, unqueued};
+use super::refusal::{unplaced, unqueued};
 use super::request_slab::{Flight, Origin, Role, Visit, spell_all};
 use super::response_cache::Answers;
 use super::retry;
-use super::scenario::{CacheKnowledge, Overdraft, Pace};
-use super::stall;
-use super::worker::Next;
+use super::scenario::{CacheKnowledge, Pace};
 use crate::float_conversion::length;
-use crate::report::{Belongs, Cause, Fate};
+use crate::report::{Cause, Fate};
 use crate::workload::{Piece, named};
-
-/// Tokens of an answer between two times that the gateway says how far it is, as it does live.
-const PROGRESS_TOKENS: u32 = 32;
 
 /// Tokens of the gateway's chunks of text, which are of 512 bytes.
 const TEXT_CHUNK: BlockSize = BlockSize::new(128).expect("128 is not zero");
@@ -235,120 +227,6 @@ impl Simulation<'_> {
         }
     }
 
-    /// A worker takes a request in, or refuses it.
-    pub(super) fn join(&mut self, id: FlightId) {
-        let flight = self.flights.of(id);
-        let worker = flight.worker;
-        if !self.workers[worker].is_up() {
-            flight.lose(Fate::Failed, Cause::WorkerLost);
-            flight.failure = Some(Failure::Unreachable);
-            self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
-            return;
-        }
-        if self.is_turned_away(id, worker) {
-            return;
-        }
-        let flight = self.flights.of(id);
-        // As engines do, an answer is cut where the context ends.
-        let room = self.workers[worker].room_after(flight.prompt_tokens) + flight.continues;
-        flight.answer.tokens = flight.answer.tokens.min(room);
-        let output = flight.answer.tokens.checked_sub(flight.continues).unwrap_or_default();
-        let prompt = std::mem::take(&mut flight.prompt);
-        let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
-        if let Verdict::Refused(refusal) = verdict {
-            // What never fits is the client's mistake, as it is live, even where a larger worker has room.
-            let is_full = matches!(refusal, Refusal::QueueFull { .. });
-            let cause = if is_full { Cause::WorkerQueueFull } else { Cause::TooLarge };
-            flight.lose(Fate::Refused, cause);
-            flight.failure = is_full.then_some(Failure::Saturated);
-            self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
-            return;
-        }
-        self.begin_step(worker);
-    }
-
-    fn begin_step(&mut self, worker: usize) {
-        let Self { flights, workers, .. } = self;
-        let said = |id| {
-            let flight: &Flight = flights.get(id)?;
-            Some(Said { answer: flight.answer, tokens: flight.said, session: flight.session })
-        };
-        match workers[worker].plan_step(self.scenario.overdraft, self.now, said) {
-            Next::Nothing => {}
-            Next::Step(takes) => {
-                let stands = stall::stands(&self.scenario.stalls, worker, self.now);
-                let ends = self.now + stands + takes;
-                workers[worker].step_ends = ends;
-                self.agenda.enter(ends, Event::Stepped(worker));
-            }
-            Next::Crash(lost) => {
-                let seen = self.now + self.scenario.network;
-                for id in lost {
-                    let flight = self.flights.of(id);
-                    flight.lose(Fate::Failed, Cause::WorkerLost);
-                    flight.failure = Some(Failure::Unreachable);
-                    self.agenda.enter(seen, Event::Ended(id));
-                }
-                if let Overdraft::Crash(restart) = self.scenario.overdraft {
-                    self.agenda.enter(self.now + restart, Event::Restarted(worker));
-                }
-            }
-        }
-    }
-
-    /// A worker has computed a step: its tokens go out, and the next step begins.
-    pub(super) fn end_step(&mut self, worker: usize) {
-        let seen = self.now + self.scenario.network;
-        let is_windowed = self.scenario.cascade.as_ref().is_some_and(|one| one.windows.is_some());
-        let Self { flights, recorder, agenda, .. } = self;
-        let mut tokens = 0;
-        // Mostly all had their last token at one time.
-        let (mut gap, mut gaps, mut of) = (Micros::ZERO, 0, Belongs::default());
-        self.workers[worker].handle_step(self.now, |yields, drafts, appended| {
-            let id = yields.flight;
-            let flight = flights.of(id);
-            let before = flight.said;
-            let is_shown =
-                flight.visit.is_some() && flight.role == Role::Target && flight.is_counted();
-            speak(flight, drafts, appended);
-            tokens += if is_shown { u64::from(flight.said - before) } else { 0 };
-            if flight.first.is_none() {
-                flight.first = Some(seen);
-                flight.cached = yields.cached();
-                agenda.enter(seen, Event::FirstToken(id));
-            } else if is_shown {
-                let (own, belongs) = (seen.since(flight.last), groups_of(flight));
-                if own != gap || belongs != of {
-                    recorder.gaps(gap, gaps, of);
-                    (gap, gaps, of) = (own, 0, belongs);
-                }
-                gaps += 1;
-            }
-            flight.last = seen;
-            if flight.said == flight.answer.tokens.get() || flight.role == Role::GivenUp {
-                agenda.enter(seen, Event::Ended(id));
-                return (Progress::Finished, flight.session);
-            }
-            if is_windowed && flight.role == Role::Draft {
-                agenda.enter(seen, Event::Drafted(id, flight.dice, flight.said));
-            }
-            if before / PROGRESS_TOKENS < flight.said / PROGRESS_TOKENS {
-                agenda.enter(seen, Event::Progressed(id, flight.said));
-            }
-            (Progress::Continues, flight.session)
-        });
-        recorder.gaps(gap, gaps, of);
-        recorder.tokens(seen, tokens);
-        if self.scenario.knowledge == CacheKnowledge::Reported {
-            let changes = self.workers[worker].changes();
-            if !changes.is_empty() {
-                let changes = changes.into_boxed_slice();
-                self.agenda.enter(seen, Event::CacheChanged(worker, changes));
-            }
-        }
-        self.begin_step(worker);
-    }
-
     /// An answer is over, whoever asked for it.
     pub(super) fn end(&mut self, id: FlightId) -> Result<(), SimulateError> {
         let mut flight = self.flights.remove(id);
@@ -464,19 +342,6 @@ pub(super) fn request(flight: &Flight, chunk: BlockSize) -> Request<'_> {
 /// Whose a request is, as a number; zero is nobody's in particular.
 fn tenant(flight: &Flight) -> Tenant {
     Tenant(flight.sender.tenant.map_or(0, |place| u64::from(place) + 1))
-}
-
-/// The answer goes on: by the guesses that are right, and the token after them.
-fn speak(flight: &mut Flight, drafts: &[TokenId], appended: &mut Vec<TokenId>) {
-    let mut guesses = drafts.iter();
-    while flight.said < flight.answer.tokens.get() {
-        let token = flight.answer.token(flight.said, VOCABULARY);
-        flight.said += 1;
-        appended.push(token);
-        if guesses.next() != Some(&token) {
-            return;
-        }
-    }
 }
 
 /// The same request once more, as it was before it was sent.

@@ -12,6 +12,7 @@ mod cascade;
 mod cascade_scenario;
 mod draft_gate;
 mod draft_model;
+mod engine_steps;
 mod error;
 mod event_loop;
 mod event_queue;
