@@ -5,7 +5,7 @@
 //! the cache a few megabytes at a time, between the engine's steps.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::estimate::Pace;
@@ -18,13 +18,13 @@ use overdraft_units::{CacheSalt, Micros, TokenId, Tokens};
 use overdraft_wire::kv_blocks::{
     BLOCKS_PER_ASK_MAX, BlockKey, BlocksAsk, EnvelopeReader, PrefixRoot,
 };
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::KvShare;
 use super::client::{self, Break};
 use super::peer::Peer;
-use super::{Inner, KvShare};
+use super::turn::Turn;
 
 /// Maximum time to find the peer with the longest prefix; never longer than half the time of
 /// recomputing.
@@ -456,33 +456,6 @@ impl<'a> Fetch<'a> {
         if let Ok(leading) = self.engine.leading_blocks(self.wanted.prefix.clone()).await {
             self.got = leading.saturating_sub(before).min(handed).max(self.got);
         }
-    }
-}
-
-/// The right to fetch what begins with this block; dropping it tells those who wait for it.
-struct Turn<'a> {
-    share: &'a Inner,
-    key: BlockKey,
-    _end: watch::Sender<()>,
-}
-
-impl<'a> Turn<'a> {
-    /// The right, or the end of whoever has it.
-    fn take(share: &'a Inner, key: BlockKey) -> Result<Self, watch::Receiver<()>> {
-        let mut under_way = share.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(other) = under_way.get(&key) {
-            return Err(other.clone());
-        }
-        let (end, others) = watch::channel(());
-        under_way.insert(key, others);
-        Ok(Self { share, key, _end: end })
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut under_way = self.share.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.remove(&self.key);
     }
 }
 

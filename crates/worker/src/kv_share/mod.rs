@@ -15,6 +15,7 @@ pub(crate) mod offer;
 mod peer;
 mod roots;
 mod settings;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
