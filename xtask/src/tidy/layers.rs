@@ -1,9 +1,15 @@
 //! The arrows of ARCHITECTURE.md as data: which workspace crate may name which.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+
+use crate::docs::tables::Page;
+
+/// The page whose code map says the same.
+const PAGE: &str = "ARCHITECTURE.md";
 
 /// A crate and all it may depend on. A new crate must be entered here before it builds in the gate.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -19,10 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["units", "core"]),
     ("tokenizer", &["units", "wire"]),
     ("http", &["units", "wire", "telemetry", "tls"]),
-    (
-        "engine",
-        &["units", "scheduler", "core", "gpu-model", "kernels", "wire", "telemetry", "tokenizer"],
-    ),
+    ("engine", &["units", "scheduler", "core", "gpu-model", "kernels", "telemetry", "tokenizer"]),
     ("worker", &["units", "scheduler", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
     ("scaler", &["units", "core"]),
     ("store", &["units", "core"]),
@@ -75,7 +78,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Crates without `std`: a clock, a socket or a thread cannot even be named there.
 const NO_STD: &[&str] = &["units", "scheduler", "core"];
 
-/// Reports arrows that are not in the table, crates that are not in it, and a `std` that crept in.
+/// Reports arrows that are not in the table, crates that are not in it, a `std` that crept in, and a code map that says
+/// otherwise.
 pub(super) fn check(root: &Path, faults: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(root.join("crates")).context("`crates` is not readable")?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -86,7 +90,34 @@ pub(super) fn check(root: &Path, faults: &mut Vec<String>) -> Result<()> {
             faults.push(format!("crates/{name}: must be `#![no_std]`"));
         }
     }
+    let page = fs::read_to_string(root.join(PAGE)).with_context(|| format!("no `{PAGE}`"))?;
+    faults.extend(map_faults(&Page::read(&page)));
     Ok(())
+}
+
+/// Rows of the page's code map that differ from the table.
+pub(super) fn map_faults(page: &Page) -> Vec<String> {
+    let row = |row: &BTreeMap<String, String>| {
+        Some((row.get("crate")?.clone(), row.get("may name")?.clone()))
+    };
+    let mut shown: BTreeMap<String, String> =
+        page.rows("Code map").iter().filter_map(row).collect();
+    let mut faults = Vec::new();
+    for (name, allowed) in LAYERS {
+        let expected = match allowed.len() {
+            0 => "–".to_owned(),
+            count if count + 1 == LAYERS.len() => "all".to_owned(),
+            _ => allowed.join(", "),
+        };
+        let said = shown.remove(*name);
+        if said.as_ref() != Some(&expected) {
+            let said = said.unwrap_or_default();
+            faults.push(format!("{PAGE}: `{name}` may name {expected}; the map says `{said}`"));
+        }
+    }
+    let unknown = shown.keys().map(|name| format!("{PAGE}: there is no crate `{name}`"));
+    faults.extend(unknown);
+    faults
 }
 
 /// Arrows of one manifest that the table does not allow. Development dependencies are free.

@@ -54,6 +54,18 @@ fn a_forbidden_arrow_is_a_fault() {
     assert_eq!(layers::arrows("attic", "").len(), 1);
 }
 
+#[test]
+fn a_code_map_that_says_otherwise_is_a_fault() {
+    let map = include_str!("../../../ARCHITECTURE.md");
+    let faults = |text: &str| layers::map_faults(&Page::read(text));
+    assert_eq!(faults(map), Vec::<String>::new());
+    let none = "| `tls` | ";
+    assert_eq!(map.matches(none).count(), 1);
+    let renamed = faults(&map.replace(none, "| `attic` | "));
+    assert_eq!(renamed.len(), 2, "{renamed:?}");
+    assert!(renamed[0].contains("`tls` may name –") && renamed[1].contains("`attic`"));
+}
+
 /// Plants files in a crate and expects as many faults as words, each with its word.
 #[track_caller]
 fn check_imports(name: &str, files: &[(&str, &str)], expected: &[&str]) {
