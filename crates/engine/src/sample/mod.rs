@@ -12,8 +12,8 @@
 mod check;
 mod distribution;
 mod draw;
-mod edit;
 mod guess;
+mod logit_processors;
 mod logprobs;
 mod scan;
 mod select;
@@ -31,7 +31,7 @@ pub use self::logprobs::position_logprobs;
 
 use self::distribution::Filter;
 use self::draw::Purpose;
-use self::edit::{Edits, History};
+use self::logit_processors::{Edits, History};
 use crate::request::{PositionLogprobs, Sampling};
 
 /// Temperatures below this are greedy: dividing by them would overflow (vLLM's bound).
