@@ -14,9 +14,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::buckets::{FIRST_TOKEN, seconds};
-use super::known::Known;
 use super::label_cap::LabelCap;
 use super::registry::DescribedRegistry;
+use super::series_cache::SeriesCache;
 
 /// Why a request may be refused for want of room or budget.
 const REASONS: [&str; 15] = [
@@ -65,8 +65,8 @@ pub struct AdmissionMetrics {
     tenant_requests: Family<Owned, Counter>,
     tenant_tokens: Family<Owned, Counter>,
     /// What every request counts, by tenant and word.
-    known_requests: Known<(&'static str, String), Counter>,
-    known_tokens: Known<(&'static str, String), Counter>,
+    known_requests: SeriesCache<(&'static str, String), Counter>,
+    known_tokens: SeriesCache<(&'static str, String), Counter>,
     overcommit: Family<[(&'static str, String); 1], Float>,
     peak: Family<[(&'static str, String); 1], Float>,
 }
@@ -83,8 +83,8 @@ impl AdmissionMetrics {
             budget_refusals: Family::default(),
             tenant_requests: Family::default(),
             tenant_tokens: Family::default(),
-            known_requests: Known::default(),
-            known_tokens: Known::default(),
+            known_requests: SeriesCache::default(),
+            known_tokens: SeriesCache::default(),
             overcommit: Family::default(),
             peak: Family::default(),
         };

@@ -14,9 +14,9 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::buckets::{FIRST_TOKEN, GATEWAY, seconds};
 use super::exposition::Exposition;
-use super::known::Known;
 use super::label_cap::LabelCap;
 use super::registry::DescribedRegistry;
+use super::series_cache::SeriesCache;
 use crate::access::{EndCode, Ender};
 
 /// Models that get a label value of their own.
@@ -71,12 +71,12 @@ pub struct RequestOutcome<'a> {
 /// What every request counts, by what its labels are made of.
 #[derive(Debug, Default)]
 struct KnownSeries {
-    requests: Known<(&'static str, u16), Counter>,
-    ends: Known<EndCode, Counter>,
-    duration: Known<&'static str, Histogram>,
-    pool_duration: Known<&'static str, Histogram>,
-    first_token: Known<String, Histogram>,
-    tokens: Known<(&'static str, String), Counter>,
+    requests: SeriesCache<(&'static str, u16), Counter>,
+    ends: SeriesCache<EndCode, Counter>,
+    duration: SeriesCache<&'static str, Histogram>,
+    pool_duration: SeriesCache<&'static str, Histogram>,
+    first_token: SeriesCache<String, Histogram>,
+    tokens: SeriesCache<(&'static str, String), Counter>,
 }
 
 /// The gateway's catalogue.

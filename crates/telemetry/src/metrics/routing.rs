@@ -16,8 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::buckets::{FIRST_TOKEN, seconds};
-use super::known::Known;
 use super::registry::DescribedRegistry;
+use super::series_cache::SeriesCache;
 use super::single::AsNamed;
 
 type One = [(&'static str, String); 1];
@@ -123,8 +123,8 @@ pub struct RoutingMetrics {
     pieces: Family<Words<1>, Gauge>,
     remote_prompts: Family<Words<1>, Gauge>,
     /// What every request counts, by what its labels are made of.
-    known_decisions: Known<(Policy, Arm, &'static str), Counter>,
-    known_tokens: Known<&'static str, Counter>,
+    known_decisions: SeriesCache<(Policy, Arm, &'static str), Counter>,
+    known_tokens: SeriesCache<&'static str, Counter>,
 }
 
 impl RoutingMetrics {
@@ -153,8 +153,8 @@ impl RoutingMetrics {
             index: Family::default(),
             pieces: Family::default(),
             remote_prompts: Family::default(),
-            known_decisions: Known::default(),
-            known_tokens: Known::default(),
+            known_decisions: SeriesCache::default(),
+            known_tokens: SeriesCache::default(),
         };
         metrics.register_decisions(registry);
         metrics.register_prefixes(registry);

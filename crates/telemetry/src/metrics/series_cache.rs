@@ -1,4 +1,4 @@
-//! Cached metric series, found without formatting their labels.
+//! Series cache: metric series of a family, found without formatting their labels.
 //!
 //! A family finds a series by the text of its labels: they have to be put together, most of them
 //! allocated, and hashed, several hundred instructions each time. What every request counts is
@@ -11,15 +11,15 @@ const SERIES_MAX: usize = 32;
 
 /// Some of a family's series, by a short key.
 #[derive(Debug)]
-pub(super) struct Known<K, M>(RwLock<Vec<(K, M)>>);
+pub(super) struct SeriesCache<K, M>(RwLock<Vec<(K, M)>>);
 
-impl<K, M> Default for Known<K, M> {
+impl<K, M> Default for SeriesCache<K, M> {
     fn default() -> Self {
         Self(RwLock::new(Vec::new()))
     }
 }
 
-impl<K, M: Clone> Known<K, M> {
+impl<K, M: Clone> SeriesCache<K, M> {
     /// Lets `count` have the series whose key `is` the one; `find` finds it in its family the first
     /// time.
     pub(super) fn with(
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn what_is_counted_is_the_family_s_own_series_however_many_there_are() {
         let family = Family::<[(&'static str, String); 1], Counter>::default();
-        let known = Known::<u64, Counter>::default();
+        let known = SeriesCache::<u64, Counter>::default();
         let label = |which: u64| [("which", which.to_string())];
         let all = u64::try_from(SERIES_MAX).unwrap() + 8;
         for _ in 0..3 {
