@@ -30,14 +30,14 @@ const NAMES_MAX: usize = 3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Somebody should act now.
+    /// An operator should act now.
     Act,
     /// Worth a look.
     #[default]
     Watch,
 }
 
-/// Something that holds now and needs somebody's eyes.
+/// Something that holds now and needs an operator's eyes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     /// Names it; equal keys are the same condition.
@@ -50,7 +50,7 @@ pub struct Condition {
     pub text: String,
     /// What to do about it.
     pub remedy: String,
-    /// Since when it holds, in milliseconds since 1970; 0 until somebody has noted it.
+    /// Since when it holds, in milliseconds since 1970; 0 until the history has noted it.
     pub since_ms: u64,
 }
 

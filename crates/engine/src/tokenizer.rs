@@ -22,7 +22,7 @@ pub enum FileTokenizerError {
 }
 
 impl FileTokenizerError {
-    /// What whoever runs the model can do.
+    /// What the operator of the model can do.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Metadata(error) => error.hint(),

@@ -135,7 +135,7 @@ async fn keep(gateway: Arc<Gateway>, mut settings: watch::Receiver<GatewaySettin
     }
 }
 
-/// The next settings. Where whoever could change them is gone there are none, and the rest goes on.
+/// The next settings. Where their sender is gone there are none, and the rest goes on.
 async fn changed(settings: &mut watch::Receiver<GatewaySettings>) -> GatewaySettings {
     if settings.changed().await.is_err() {
         std::future::pending::<()>().await;

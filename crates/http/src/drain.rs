@@ -79,7 +79,7 @@ impl Drain {
     async fn reached(&self, stage: Stage) {
         let mut receiver = watch::Receiver::clone(&self.0);
         if receiver.wait_for(|now| *now >= stage).await.is_err() {
-            // The listener is gone, and with it whoever could signal.
+            // The listener is gone, and with it the sender of the signal.
             std::future::pending::<()>().await;
         }
     }

@@ -96,7 +96,7 @@ impl Access {
     }
 }
 
-/// Writes the access line when it goes out of scope, whoever drops it.
+/// Writes the access line when it goes out of scope, wherever that is.
 #[derive(Debug)]
 pub(crate) struct AccessGuard {
     access: Access,

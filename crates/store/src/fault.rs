@@ -37,7 +37,7 @@ pub enum Fault {
     /// The cluster, or who watches over failovers, has no primary for the keys.
     #[error("the store's cluster has nobody for the keys")]
     Cluster,
-    /// Somebody else's value lies at the key.
+    /// Another program's value lies at the key.
     #[error("something else lies under the store's key")]
     WrongType,
     /// The answer is none.

@@ -98,12 +98,12 @@ impl Store {
         self.link.is_some()
     }
 
-    /// How it is, for whoever asks without waiting.
+    /// How it is, readable without waiting.
     pub fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status)
     }
 
-    /// What keys have spent, for whoever asks without waiting.
+    /// What keys have spent, readable without waiting.
     pub fn budgets(&self) -> Arc<Budgets> {
         Arc::clone(&self.budgets)
     }
@@ -147,7 +147,7 @@ impl Store {
         link.run(Side::Reads, &command).await
     }
 
-    /// Keeps these bytes under a number for thirty days, whoever kept something there before.
+    /// Keeps these bytes under a number for thirty days, in the place of what was there before.
     ///
     /// # Errors
     /// [`Fault`]; what was kept before stands then.

@@ -48,7 +48,7 @@ pub enum Ender {
 }
 
 impl Ender {
-    /// Whoever may break a request off.
+    /// Who may break a request off.
     const BREAKING: [Self; 8] = [
         Self::Client,
         Self::ClientStalled,
@@ -145,7 +145,7 @@ pub enum Delivery {
 /// Who wants to read about a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
-    /// Whoever runs the server.
+    /// The operator of the server.
     #[default]
     Operator,
     /// Nobody unless something is being looked for: probes and scrapes come every second.

@@ -12,7 +12,7 @@ pub(crate) struct Meter {
     prompt: Tokens,
     cached: Tokens,
     completions: Vec<Tokens>,
-    /// Drafted tokens that were accepted, where anybody guesses.
+    /// Drafted tokens that were accepted, where there is a drafter.
     accepted: Option<Tokens>,
     per_prompt: usize,
     told: Told,

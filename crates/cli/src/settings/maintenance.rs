@@ -103,7 +103,7 @@ pub(super) fn wakes(models: &BTreeMap<String, config::Model>, settings: &mut Rou
     }
 }
 
-/// Somebody who is told at `place`.
+/// The service that is told at `place`.
 fn webhook<P>(hook: &config::Hook, place: P) -> WebhookSettings<P> {
     let token = hook.token.as_ref().map(super::workers::token);
     WebhookSettings { place, token, timeout: hook.timeout.duration() }

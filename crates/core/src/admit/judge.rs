@@ -40,7 +40,7 @@ pub(crate) struct Judged {
     /// Tokens that it would hold at its peak with the request, caution included; `None` where
     /// nobody had to look.
     pub(crate) peak: Option<u64>,
-    /// Whether somebody looked at its forecast, which costs something.
+    /// Whether its forecast was read, which costs something.
     pub(crate) looked: bool,
 }
 

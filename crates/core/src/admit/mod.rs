@@ -54,7 +54,7 @@ pub enum Priority {
     /// What is not said otherwise.
     #[default]
     Default,
-    /// Somebody pays for not waiting.
+    /// Paid for, so that it does not wait.
     Priority,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Line {
     starts: u32,
     /// Tokens started over microseconds, while others waited.
     speed: MovingAverage,
-    /// Since when somebody has been waiting and nobody was started.
+    /// Since when requests have been waiting and none was started.
     since: Option<Instant>,
 }
 
@@ -65,7 +65,7 @@ impl Line {
         place
     }
 
-    /// Who is called next, and for the room of which worker, unless somebody is being placed already.
+    /// Which request is called next, and for the room of which worker, unless one is being placed already.
     pub(super) fn next(&mut self, is_aged: &dyn Fn(Ticket) -> bool) -> Option<(Ticket, WorkerId)> {
         if self.called.is_some() {
             return None;
@@ -211,7 +211,7 @@ impl Line {
         self.called.is_none() && self.lanes.iter().all(|lane| lane.len() == 0)
     }
 
-    /// Those who wait, whoever is being placed included.
+    /// The requests that wait, the one that is being placed included.
     pub(super) fn len(&self) -> usize {
         let waiting = self.lanes.iter().map(Lane::len).sum::<usize>();
         waiting + usize::from(self.called.is_some())

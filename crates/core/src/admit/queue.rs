@@ -196,7 +196,7 @@ impl Queue {
         Ok(ticket)
     }
 
-    /// Whose turn it is, if it is anybody's. Try to place it and say what came of it by
+    /// Whose turn it is, if a request waits. Try to place it and say what came of it by
     /// [`admitted`](Self::admitted), [`put_back`](Self::put_back) or [`leave`](Self::leave); then
     /// call again.
     pub fn call(&mut self, now: Instant) -> Option<Ticket> {
@@ -256,7 +256,7 @@ impl Queue {
         }
     }
 
-    /// Whether somebody is held until a worker is up.
+    /// Whether a request is held until a worker is up.
     pub fn is_held(&self, ticket: Ticket) -> bool {
         self.entries.get(&ticket).is_some_and(|entry| entry.at == WorkerId::NOBODY)
     }
@@ -266,7 +266,7 @@ impl Queue {
         self.held
     }
 
-    /// Somebody does not wait any more, called or not; whether anybody did.
+    /// A request does not wait any more, called or not; returns whether it did.
     pub fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(entry) = self.remove(ticket) else { return false };
         if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
@@ -352,7 +352,7 @@ impl Queue {
         self.lines.get(&model).map_or(0, Line::len)
     }
 
-    /// Models that somebody waits for, and how many do.
+    /// Models that requests wait for, and how many do.
     pub fn waiting_by_model(&self) -> impl Iterator<Item = (u64, usize)> {
         let lengths = self.lines.iter().map(|(&model, line)| (model, line.len()));
         lengths.filter(|&(_, count)| 0 < count)
@@ -373,7 +373,7 @@ impl Queue {
         self.tokens
     }
 
-    /// What somebody waits with, and since when; `None` for one who does not wait any more.
+    /// What a request waits with, and since when; `None` for one that does not wait any more.
     pub fn waiter(&self, ticket: Ticket) -> Option<(Waiter, Instant)> {
         self.entries.get(&ticket).map(|entry| (entry.waiter, entry.entered))
     }

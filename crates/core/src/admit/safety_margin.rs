@@ -55,7 +55,7 @@ impl Caution {
             self.milli = self.milli.saturating_add(DIED_MILLI).min(CAUTION_MILLI_MAX);
             self.clean_since = now;
         }
-        // Whoever comes back counts anew.
+        // A worker that comes back counts anew.
         self.counted = None;
     }
 

@@ -45,7 +45,7 @@ pub enum Portion {
         /// Tokens of each cache that are left to the others.
         kept: u64,
     },
-    /// Somebody else asks at a greater priority.
+    /// Another tenant asks at a greater priority.
     Outranked {
         /// Tokens of each cache that are left to him.
         kept: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Tenants {
     tokens: u64,
     /// Tokens that [`KEPT_REQUESTS_FAIR`] usual requests of those within their share have.
     modest: u64,
-    /// By [`Priority::index`]: when somebody last asked, and what a usual request has, in tokens.
+    /// By [`Priority::index`]: when a tenant last asked, and what a usual request has, in tokens.
     asked: [Option<(Instant, u64)>; 3],
 }
 

@@ -120,7 +120,7 @@ impl Stand {
         self.reserved.take_if(|reserved| *reserved == ticket);
     }
 
-    /// Whether somebody was tried since something was last freed.
+    /// Whether a request was tried since something was last freed.
     pub(super) const fn has_looked(&self) -> bool {
         0 < self.looks
     }

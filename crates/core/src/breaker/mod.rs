@@ -72,7 +72,7 @@ pub enum Grants {
     /// The breaker itself, as soon as its time is over.
     #[default]
     Own,
-    /// Whoever asks the others first and then calls [`Breaker::grant`].
+    /// The caller: it asks the other gateways first, and then calls [`Breaker::grant`].
     Shared,
 }
 
@@ -100,7 +100,7 @@ pub enum Ended {
     Unjudged,
 }
 
-/// What follows for whoever keeps the breaker.
+/// What follows for the owner of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
     /// It wants to be opened ([`Breaker::open`]), if that takes out not too many.

@@ -35,7 +35,7 @@ pub struct BreakerSettings {
     pub ejected_permille: u16,
     /// Below this share of workers that can be asked, in thousandths, open ones are asked as well:
     /// what fails everywhere is not mended by asking fewer. Zero for never: who is out is out, and
-    /// where nobody is left requests fail without asking anybody.
+    /// where no worker is left, requests fail without being sent.
     pub panic_permille: u16,
     /// What the spread is drawn from: another number in each gateway.
     pub dice: u64,

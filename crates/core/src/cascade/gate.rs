@@ -238,7 +238,7 @@ impl Cascade {
         &self.payback
     }
 
-    /// The same, to be told how long drafts and the target took. Whoever never tells is asked first as if it paid.
+    /// The same, to be told how long drafts and the target took. A caller that never tells is asked first as if it paid.
     pub const fn payback_mut(&mut self) -> &mut Payback {
         &mut self.payback
     }

@@ -57,7 +57,7 @@ pub(super) enum Lesson {
     Part(Ratio),
 }
 
-/// One thing that was learnt, for whoever tells it on.
+/// One thing that was learnt, to be passed on to other gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note(pub(super) Lesson);
 

@@ -107,7 +107,7 @@ impl Fleet {
                 Some(Change::Opened(id))
             }
             Turned::Trips => {
-                // It stays in, or too many were out; but whoever serves comes before it.
+                // It stays in, or too many were out; but workers that serve come before it.
                 let condemned = self.changing(id).refusals.condemned(RefusalKind::Failing, now);
                 condemned.then_some(Change::Refuses(id, RefusalKind::Failing))
             }

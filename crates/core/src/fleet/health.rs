@@ -64,13 +64,13 @@ impl Cause {
         }
     }
 
-    /// Whether whoever comes back is a new process with an empty cache.
+    /// Whether the process that comes back is a new one with an empty cache.
     pub const fn loses_the_cache(self) -> bool {
         matches!(self, Self::Unreachable | Self::WrongModel)
     }
 }
 
-/// What health learns from, whoever saw it.
+/// What health learns from: probes, scrapes and attempts alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// A probe found it ready.

@@ -382,7 +382,7 @@ impl Fleet {
                 worker.forget_process();
                 Some(Change::WentDown(id, cause))
             }
-            // Unproven => Failing is told too: somebody has to mend it.
+            // Unproven => Failing is told too: an operator has to mend it.
             (false, Health::Failing { cause, .. }) if before == Health::Unproven => {
                 Some(Change::WentDown(id, cause))
             }

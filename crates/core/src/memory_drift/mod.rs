@@ -140,7 +140,7 @@ pub enum Step {
 pub enum Outcome {
     /// The worker runs afresh.
     Restarted,
-    /// Somebody else ended the drain.
+    /// The drain was ended by another order than the repair's.
     CalledOff,
     /// Others went down meanwhile, so that it is needed.
     Needed,

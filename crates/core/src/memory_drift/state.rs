@@ -97,7 +97,7 @@ impl State {
         // One reading alone may be of a peak, however long the next one takes to come.
         let lasts = past_since < reading.at && settings.lasting <= now.since(past_since);
         let due = lasts && self.not_before <= now;
-        // One that drains already is somebody else's business.
+        // A worker that drains already does so by another order.
         if !due || !may_begin || worker.is_draining() {
             return None;
         }

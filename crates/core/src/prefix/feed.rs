@@ -76,7 +76,7 @@ pub struct StoredBlocks<'a> {
     pub extras: &'a [u64],
 }
 
-/// The worker's blocks are of another size than the index's chunks. Told once: whoever feeds the
+/// The worker's blocks are of another size than the index's chunks. Told once: the caller that feeds the
 /// index then cuts prompts for this worker's model by `found`, and starts over with a new feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizeMismatch {

@@ -109,7 +109,7 @@ impl PrefixIndex {
 struct Look {
     /// Which chunk.
     place: usize,
-    /// Where it stands, if anybody is known to hold it.
+    /// Where it stands, if a worker is known to hold it.
     entry: Option<EntryId>,
     /// Who holds it.
     set: HolderSet,
@@ -213,7 +213,7 @@ impl Search<'_> {
         }
     }
 
-    /// Notes that whoever holds the chunk at `place` holds all up to it.
+    /// Notes that the workers that hold the chunk at `place` hold all up to it.
     fn drop_out(&self, place: usize, set: HolderSet, out: &mut Matches) {
         // Who has gaps does not hold the head, or this would be a walk; so it matches nothing.
         let chunks = Chunks::of(place + 1);

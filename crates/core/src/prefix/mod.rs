@@ -82,7 +82,7 @@ impl Chunks {
 /// How large an index may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixLimits {
-    /// Most distinct keys; each takes up to 40 bytes, whoever holds it (R6).
+    /// Most distinct keys; each takes up to 40 bytes, however many workers hold it (R6).
     pub keys_max: u32,
 }
 

@@ -88,7 +88,7 @@ impl PrefixIndex {
 
     /// Takes a slot out of an entry's holders; what comes before that and may stand in it too.
     ///
-    /// Whoever has left the generation for a newer one has taken all before it along. A place that
+    /// A worker that has left the generation for a newer one has taken all before it along. A place that
     /// another entry has taken since does not name the slot, for nobody enters what has ended.
     fn clear_from(&mut self, id: EntryId, slot: SlotId) -> Option<EntryId> {
         let set = self.table.holders(id);

@@ -48,7 +48,7 @@ pub const FIELDS: &[Field] = &[
     field("audio", Effect::Never("spoken answers are not kept")),
     keyed("bad_words"),
     keyed("best_of"),
-    // Whoever sets it wants to share with nobody else, and a gateway before this one may set it
+    // A client that sets it wants to share with no other, and a gateway before this one may set it
     // for each of its own tenants.
     keyed("cache_salt"),
     keyed("chat_template"),

@@ -45,7 +45,7 @@ pub(super) fn first(
         let by_cost = decision.policy == Policy::Cost && decision.by == DecidedBy::Policy;
         let candidate = &mut decision.candidates[place];
         let (id, worker) = (candidate.worker, scene.fleet.worker(candidate.worker));
-        // Who costs more than the best wait is neither taken nor waited for, nor is anybody after him.
+        // A worker that costs more than the best wait is neither taken nor waited for, nor is any after it.
         let is_dearer = |best: Awaited| by_cost && waits && best.cost < candidate.score;
         let is_last = awaited.is_some_and(is_dearer);
         // A longer wait there would change nothing.

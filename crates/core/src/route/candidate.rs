@@ -202,7 +202,7 @@ pub enum Room {
     Unknown,
 }
 
-/// The parts of the policy `cost`, each as time that somebody waits.
+/// The parts of the policy `cost`, each as time that a request waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Until the first token: what stands before it and what is not cached.

@@ -81,17 +81,17 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 struct Rare {
-    /// Somebody in the fleet came up a moment ago.
+    /// A worker of the fleet came up a moment ago.
     warms: bool,
-    /// Somebody is due for a trial.
+    /// A worker is due for a trial.
     is_due: bool,
-    /// Somebody in the fleet shares the blocks of its cache.
+    /// A worker of the fleet shares the blocks of its cache.
     shares: bool,
-    /// Somebody cannot be asked.
+    /// A worker cannot be asked.
     is_shut: bool,
-    /// Somebody's cache is too small for the request.
+    /// A worker's cache is too small for the request.
     is_small: bool,
-    /// Somebody would have to evict for it what is in use.
+    /// A worker would have to evict for it what is in use.
     is_crowded: bool,
 }
 

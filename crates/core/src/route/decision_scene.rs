@@ -54,7 +54,7 @@ impl<'a> Prefix<'a> {
         u64::from(most) / chunk * chunk
     }
 
-    /// Tokens in a worker's cache that somebody may ask for again; it reports in blocks of `block`
+    /// Tokens in a worker's cache that requests may ask for again; it reports in blocks of `block`
     /// tokens, if it has said so.
     pub(super) fn held(self, worker: WorkerId, block: Option<BlockSize>) -> u64 {
         let block = block.map_or(self.chunk.get(), BlockSize::get);

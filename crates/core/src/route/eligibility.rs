@@ -48,7 +48,7 @@ pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision, tried: &Trie
         return;
     }
     let had = tried.workers.iter().flatten().filter_map(|id| had(scene, *id)).min();
-    // A request that has been refused is told so, unless somebody may have better news.
+    // A request that has been refused is told so, unless a worker may have better news.
     let is_better = |one: &Resort| *one == Resort::Busy || had.is_none_or(|had| *one < had);
     let of = |one: &Candidate| resort(scene, one).filter(is_better);
     let Some(best) = decision.candidates.iter().filter_map(of).min() else { return };

@@ -68,7 +68,7 @@ pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<Worke
 }
 
 /// How well a prompt fits on a worker, in thousandths: the distribution `router_fit_score` (C6),
-/// whoever chose. To be asked before the request is booked there, or it is not what decided.
+/// whichever policy chose. To be asked before the request is booked there, or it is not what decided.
 pub(super) fn fit_score_permille(worker: &Worker, prompt: Tokens, settings: FitScore) -> u16 {
     u16::try_from((score(worker, prompt, settings) + 500) / 1_000).unwrap_or(1_000)
 }

@@ -143,7 +143,7 @@ fn is_unanimous(fleet: &Fleet, model: &str, tried: &Tried) -> bool {
         && askable.all(|id| tried.disputing().any(|other| other == *id))
 }
 
-/// Whether it has failed once and somebody is there who serves, as far as is known.
+/// Whether it has failed once and a worker is there that serves, as far as is known.
 fn is_first_escape(fleet: &Fleet, model: &str, tried: &Tried, now: Instant) -> bool {
     let serves = |id| !tried.has(id) && fleet.worker(id).is_in_good_standing(now);
     let serving = fleet.serving(model).unwrap_or_default();

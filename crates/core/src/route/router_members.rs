@@ -48,7 +48,7 @@ impl Router {
         self.queue.deserted(worker);
     }
 
-    /// A repair of a worker has ended; whoever else drains it goes on doing so.
+    /// A repair of a worker has ended; a drain by another order goes on.
     pub fn repaired(&mut self, worker: WorkerId) {
         self.fleet.repaired(worker);
         self.queue.freed_all();

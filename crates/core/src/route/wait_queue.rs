@@ -69,7 +69,7 @@ impl Router {
         self.queue.freed_all();
     }
 
-    /// Whose turn it is, if it is anybody's: have it placed, or take it out, and call again.
+    /// Whose turn it is, if a request waits: have it placed, or take it out, and call again.
     pub fn call(&mut self, now: Instant) -> Option<Ticket> {
         self.queue.call(now)
     }

@@ -37,7 +37,7 @@ pub struct NowView {
     pub usd_per_million_tokens: Option<f64>,
     /// Each pool.
     pub pools: Vec<PoolRow>,
-    /// What needs somebody's eyes, the worst first.
+    /// What needs an operator's eyes, the worst first.
     pub conditions: Vec<Condition>,
     /// The ten workers that are worst off.
     pub worst: Vec<WorkerRow>,

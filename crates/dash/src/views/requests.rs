@@ -216,7 +216,7 @@ pub struct Candidate {
     pub cost: Option<CostParts>,
 }
 
-/// The parts of the policy `cost`, each as time that somebody waits.
+/// The parts of the policy `cost`, each as time that a request waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CostParts {
     /// Until the first token.

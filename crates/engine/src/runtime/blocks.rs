@@ -148,7 +148,7 @@ impl Driver {
         }
     }
 
-    /// Whoever asked may have gone in the meantime; nobody minds.
+    /// The request that asked may have gone in the meantime; that is no fault.
     fn carry_out(&mut self, order: BlockOrder) {
         match order {
             BlockOrder::Lead { prefix, answer } => {

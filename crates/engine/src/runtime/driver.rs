@@ -44,7 +44,7 @@ pub(super) struct Driver {
     /// The rows of the last pass.
     logits: Vec<f32>,
     /// Those that ended in this step. They hear of it once the counts are published, so that
-    /// whoever hears of an end finds it counted.
+    /// a client that hears of an end finds it counted.
     ended: Vec<(Live, Last)>,
 }
 
@@ -120,7 +120,7 @@ impl Driver {
         self.shared.tell_empty();
     }
 
-    /// Measures what guessing costs, where anybody guesses.
+    /// Measures what drafting costs, where there is a drafter.
     fn prepare(&mut self) {
         let Some(speculation) = self.speculation.take() else { return };
         let backend = self.backend.as_mut();
@@ -131,7 +131,7 @@ impl Driver {
         self.shared.publish(&self.stats);
     }
 
-    /// Hands the scheduler guesses, where anybody guesses.
+    /// Hands the scheduler drafts, where there is a drafter.
     fn propose(&mut self) {
         let Some(speculator) = &mut self.speculator else { return };
         let mut batch = self.scheduler.stats();
@@ -185,7 +185,7 @@ impl Driver {
             return;
         }
         let answer = self.admit(arrival, live);
-        // Whoever asked may have gone in the meantime; the sweep notices.
+        // The client may have gone in the meantime; the sweep notices.
         let _ = verdict.send(answer);
     }
 
@@ -455,7 +455,7 @@ impl Driver {
     }
 }
 
-/// A scheduler that records what its cache holds if somebody wants to know.
+/// A scheduler that records what its cache holds where KV events are published.
 fn scheduler(limits: BatchLimits, observer: &dyn Observer) -> Scheduler {
     let mut scheduler = Scheduler::new(limits);
     if observer.watches_cache() {

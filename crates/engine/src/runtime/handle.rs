@@ -42,7 +42,7 @@ pub struct EngineHandle {
     pub(super) codec: Arc<dyn TextCodec>,
     pub(super) clock: Clock,
     pub(super) entropy: u64,
-    /// Whether anybody could guess.
+    /// Whether there is a drafter.
     pub(super) guesses: bool,
     pub(super) next: Arc<AtomicU64>,
 }

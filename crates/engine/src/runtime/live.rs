@@ -85,7 +85,7 @@ pub(super) enum TokenTime {
     Next(Micros),
 }
 
-/// The way of a token to whoever reads the answer.
+/// The way of a token to the reader of the answer.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) sampler: Sampler,
@@ -173,7 +173,7 @@ impl Live {
         self.usage.prompt
     }
 
-    /// Whether the token that is taken next was drafted, where somebody guesses.
+    /// Whether the token that is taken next was drafted, where there is a drafter.
     pub(super) fn note_drafted(&mut self, was: bool) {
         *self.usage.accepted.get_or_insert_default() += Tokens::new(u32::from(was));
     }

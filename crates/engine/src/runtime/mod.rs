@@ -134,7 +134,7 @@ impl Engine {
         Self::start_guessing(backend, codec, settings, observer, Speculation::default())
     }
 
-    /// Starts the engine's thread, with somebody to guess ahead.
+    /// Starts the engine's thread, with a drafter.
     ///
     /// # Errors
     /// [`StartError`] as [`start`](Self::start), and when the draft model does not fit.

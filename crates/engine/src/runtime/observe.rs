@@ -88,7 +88,7 @@ pub enum End {
     Stop,
     /// `max_tokens` or the context was used up.
     Length,
-    /// Whoever asked went away.
+    /// The client went away.
     Abort,
     /// The backend failed, or the engine was shut down.
     Error,

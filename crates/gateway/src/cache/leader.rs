@@ -32,7 +32,7 @@ use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::{bounds, fallback, prompt_tokens, refusal, resume};
 use crate::settings::CacheMode;
 
-/// What one question needs, of whoever asked first.
+/// What one question needs of the request that asked first.
 pub(crate) struct Leading {
     pub(crate) sought: Box<Sought>,
     pub(crate) info: RequestInfo,

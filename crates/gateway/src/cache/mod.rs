@@ -197,7 +197,7 @@ impl Cache {
         gone
     }
 
-    /// What there is, for whoever asks.
+    /// What there is, for views and metrics.
     pub(crate) fn gauges(&self) -> CacheGauges {
         let shelf = self.shelf();
         let (bytes, entries) = (shelf.bytes() + self.flights.held(), shelf.len());

@@ -149,7 +149,7 @@ fn leading(
     Leading { sought, info, head, endpoint, exchange, charge, facts, explanation, held }
 }
 
-/// Pays for having come. There is nothing to settle later: whoever asks the worker pays the tokens.
+/// Pays for having come. There is nothing to settle later: the request that asks the worker pays the tokens.
 fn pay(pipeline: &Pipeline, info: &RequestInfo) -> Result<(), Refused> {
     charge_request(pipeline, info).map(drop)
 }
@@ -169,7 +169,7 @@ async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting)
     context.note(|record| record.end.phase = Phase::FirstToken);
     let opening = match role {
         Role::Leader => seat.opening().await,
-        // Whoever asked is late: who joined asks by itself, and waits no longer than it would have alone.
+        // The leader is late: a follower asks by itself, and waits no longer than it would have alone.
         Role::Follower => seat.opening_in_time().await.unwrap_or(Opening::Failed),
     };
     let begun = match opening {
@@ -178,7 +178,7 @@ async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting)
             return Served::Answered(replay::response(told, form, &entry, unix_milliseconds()));
         }
         Opening::Begun(begun) if role == Role::Leader || is_for_all(&begun) => begun,
-        // The first one has been told why; whoever joined may fare better by itself.
+        // The leader has been told why; a follower may fare better by itself.
         Opening::Begun(_) | Opening::Failed => {
             return Served::Ask(told(cache, context, Mark::Miss), Fare::Paid);
         }

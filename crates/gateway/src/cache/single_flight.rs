@@ -458,7 +458,7 @@ impl Seat {
                     None => {}
                 }
             }
-            // The flight is ours as long as we sit in it, so there is always somebody who tells.
+            // The flight is ours as long as we sit in it, so there is always a sender.
             let _always = self.progress.changed().await;
         }
     }

@@ -299,7 +299,7 @@ fn finish(mut driver: Box<Driver>, told: Told, facts: &SharedFacts) {
     let compares = driver.report(Event::Ended).contains(&Action::Compare);
     driver.account.is_compared = compares;
     driver.account.close();
-    // Whoever reads the answer to its end is counted then.
+    // An answer that is read to its end is counted then.
     let (state, layer) = (Arc::clone(driver.state()), Arc::clone(&driver.calls.layer));
     layer.metrics.answered(&state.name, driver.protocol.outcome().name());
     if compares {

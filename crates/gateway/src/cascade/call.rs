@@ -393,7 +393,7 @@ impl AnswerStream {
     }
 }
 
-/// Resolves when whoever waits for the answer is cut off.
+/// Resolves when the client that waits for the answer is cut off.
 async fn cut(drain: Option<&Drain>) {
     match drain {
         Some(drain) => drain.cut().await,

@@ -246,7 +246,7 @@ impl CostAccount {
 
 impl Drop for CostAccount {
     fn drop(&mut self) {
-        // Whoever leaves early has still been worked for.
+        // For a client that leaves early, workers have still worked.
         self.close();
     }
 }

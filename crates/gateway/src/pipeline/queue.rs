@@ -348,7 +348,7 @@ fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused
     }
 }
 
-/// As many requests wait for somebody to come up as may.
+/// As many requests wait for a worker to come up as may.
 fn held_full(model: &str, retry_after: Micros) -> Refused {
     let why =
         format!("no worker that serves `{model}` is up, and as many requests wait for one as may");

@@ -152,7 +152,7 @@ fn tell_retry(head: &mut HeaderMap, wait: Micros) {
 pub(crate) fn bound_retry(head: &mut HeaderMap) {
     let asked = asked_for(head).unwrap_or(RETRY_AFTER_MIN);
     if RETRY_AFTER_MAX < asked {
-        // Whoever came back as soon as we tell it would come too soon.
+        // A client that came back as soon as that would come too soon.
         head.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     tell_retry(head, asked);

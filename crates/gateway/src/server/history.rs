@@ -71,7 +71,7 @@ impl History {
         self.state().samples.back().cloned()
     }
 
-    /// What holds now and needs somebody's eyes.
+    /// What holds now and needs an operator's eyes.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         self.state().conditions.clone()
     }

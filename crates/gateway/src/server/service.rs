@@ -295,7 +295,7 @@ impl Gateway {
         }
     }
 
-    /// The models that whoever asks may ask for, or one of them.
+    /// The models that the caller may ask for, or one of them.
     async fn models(&self, route: &Route<'_>, head: &Parts) -> Response<Body> {
         if !route.allowed().contains(&head.method) {
             return reply::method_not_allowed(&head.method, head.uri.path(), route.allowed());

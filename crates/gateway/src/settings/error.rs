@@ -67,7 +67,7 @@ pub enum GatewayError {
         /// What is wrong.
         error: overdraft_tls::TlsError,
     },
-    /// Anybody would know it.
+    /// The token of operators is empty, which is no secret.
     #[error(
         "`admin.token` is empty; expected a secret, or nothing at all to trust the loopback only"
     )]

@@ -89,6 +89,6 @@ pub struct RequestBounds {
     pub prompt_tokens: Option<u32>,
     /// Tokens of an answer at most.
     pub max_tokens: Option<u32>,
-    /// Tokens of an answer of whoever does not say.
+    /// Tokens of an answer to a request that does not say.
     pub max_tokens_default: Option<u32>,
 }

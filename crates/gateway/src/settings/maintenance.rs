@@ -77,7 +77,7 @@ pub struct MemorySource<P = WebAddress> {
 /// How a worker is restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestartHook<P = WebAddress> {
-    /// Whoever listens there does it.
+    /// The service that listens there does it.
     Webhook(WebhookSettings<P>),
     /// A program does it, run as it is, without a shell.
     Command {
@@ -88,7 +88,7 @@ pub enum RestartHook<P = WebAddress> {
     },
 }
 
-/// Somebody who restarts or starts a worker when told to.
+/// A service that restarts or starts a worker when told to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSettings<P = WebAddress> {
     /// Where it is told.

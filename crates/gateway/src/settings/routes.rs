@@ -197,7 +197,7 @@ impl Routes {
         own.unwrap_or(&self.settings.route)
     }
 
-    /// Whether anybody who routes `model` asks where its prefixes are.
+    /// Whether a policy that routes `model` asks where its prefixes are.
     pub(crate) fn asks_for_prefixes(&self, model: &str) -> bool {
         let route = self.route(model);
         route.policy.asks_for_prefixes()

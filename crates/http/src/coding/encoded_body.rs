@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 pub fn encode(body: Body, coding: Coding) -> Body {
     let reader = FrameReader::new(body);
     let encoder: Encoder = match coding {
-        // Answers are short and somebody waits for them.
+        // Answers are short and a client waits for them.
         Coding::Gzip => Box::pin(GzipEncoder::with_quality(reader, Level::Fastest)),
         Coding::Zstd => Box::pin(ZstdEncoder::with_quality(reader, Level::Fastest)),
     };

@@ -36,7 +36,7 @@ pub(crate) struct FloodMeter {
     updates_free: u64,
 }
 
-/// The client sends more than anybody needs to.
+/// The client sends more than any use of HTTP/2 needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client floods the connection with frames that ask for nothing")]
 pub(crate) struct Flood;

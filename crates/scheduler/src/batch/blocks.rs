@@ -169,7 +169,7 @@ impl BlockPool {
         self.changes.as_mut().map_or_else(Vec::new, ChangeLog::take)
     }
 
-    /// Tells whoever listens that a findable page holds what it is found by.
+    /// Tells subscribers that a findable page holds what it is found by.
     pub(super) fn announce(&mut self, block: BlockId) {
         let Some(changes) = &mut self.changes else { return };
         let (parent, tokens) = self.index.place(block).expect("only findable pages are announced");

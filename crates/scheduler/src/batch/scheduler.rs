@@ -32,7 +32,7 @@ pub struct Scheduler {
     pub(super) running: Vec<Handle>,
     pub(super) pool: BlockPool,
     pub(super) step: OpenStep,
-    /// Whether somebody may have brought drafts since the last plan.
+    /// Whether a sequence may have brought drafts since the last plan.
     pub(super) has_drafts: bool,
     /// Pages that are being written from elsewhere; none between calls.
     pub(super) import: Option<OpenImport>,

@@ -31,7 +31,7 @@ pub(super) struct Sequence {
     pub(super) logits: Logits,
     /// Everything known: prompt and completion so far.
     pub(super) tokens: Vec<TokenId>,
-    /// Tokens that somebody guesses to follow; not known, and gone when the step is closed.
+    /// Drafted tokens: guessed to follow, and gone when the step is closed.
     pub(super) drafts: Vec<TokenId>,
     /// The pages that hold positions `0..`, in order; empty while waiting.
     pub(super) table: Vec<BlockId>,

@@ -244,7 +244,7 @@ impl Field<'_> {
         outlooks.iter().zip(drafters).map(grant).collect()
     }
 
-    /// Who guesses for each sequence: whoever brings more, less what its passes cost at this pace; and
+    /// Which drafter guesses for each sequence: the one that brings more, less what its passes cost at this pace; and
     /// how much that is, in tokens. The model where nobody else can, even for nothing.
     fn drafters(&self, pace: Rate, outlooks: &[Outlook], most: [usize; 2]) -> Vec<(Drafter, f64)> {
         let [_, model] = most;

@@ -202,7 +202,7 @@ impl Pursuit {
         Self { most: most.max(depth), asks: true, course: Some(course) }
     }
 
-    /// Whether anybody wants to know how confident the draft model was.
+    /// Whether the confidence of the draft model is read.
     pub fn asks(&self) -> bool {
         self.asks
     }

@@ -50,13 +50,13 @@ pub enum Reason {
     /// Nothing has changed it yet.
     #[default]
     Start,
-    /// Somebody set the policy, or its rule chose.
+    /// An operator set the policy, or its rule chose.
     Policy,
     /// Deeper brings more.
     PaysMore,
     /// What is guessed does not bring what it costs.
     PaysLess,
-    /// The cache is full, or somebody was just preempted.
+    /// The cache is full, or a sequence was just preempted.
     CacheFull,
     /// Prompts wait, and rows are what is short.
     Queue,

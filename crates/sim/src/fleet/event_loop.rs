@@ -24,7 +24,7 @@ use crate::float_conversion::length;
 use crate::report::{Belongs, Counts, Fate, Groups, Missed, PoolTold, Recorder, Sample, Series};
 use crate::workload::{Session, Sessions};
 
-/// Events between two looks of whoever watches.
+/// Events between two reports of progress.
 const LOOK_EVERY: u64 = 1 << 14;
 
 /// What came of it.

@@ -40,7 +40,7 @@ pub(super) enum Event {
     Drafted(FlightId, u64, u32),
     /// The draft of a request with such a number of its own may take no longer.
     Limit(CourseId, u64),
-    /// Time is up for somebody who waits at the gateway.
+    /// Time is up for a request that waits at the gateway.
     Expired,
     /// A worker's process is gone.
     Gone(usize),

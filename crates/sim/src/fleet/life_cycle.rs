@@ -186,7 +186,7 @@ impl Simulation<'_> {
         self.watch_for_lateness(id);
     }
 
-    /// Something has ended, is known better, or is over: whoever waits may try again.
+    /// Something has ended, is known better, or is over: requests that wait may try again.
     pub(super) fn call_on(&mut self) {
         if self.scenario.routing.admission.mode == Mode::Off {
             return;
@@ -227,7 +227,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// An answer is over, whoever asked for it.
+    /// An answer is over, a client's or a cascade's.
     pub(super) fn end(&mut self, id: FlightId) -> Result<(), SimulateError> {
         let mut flight = self.flights.remove(id);
         if let Some(placed) = flight.placed.take() {

@@ -28,7 +28,7 @@ pub(super) struct Held {
     pub(super) has_crashed: bool,
 }
 
-/// A piece of a prompt as somebody computed it.
+/// A piece of a prompt as a worker computed it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Computed {
     tokens: u32,

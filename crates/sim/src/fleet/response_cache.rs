@@ -40,12 +40,12 @@ impl Answers {
         Self { settings, shelf: Shelf::new(settings.bytes), asked: BTreeMap::new() }
     }
 
-    /// Whether somebody is being answered to this.
+    /// Whether a request for this is being answered.
     pub(super) fn is_asked(&self, question: &Question) -> bool {
         self.asked.contains_key(question)
     }
 
-    /// Somebody is the first to ask this.
+    /// A request is the first to ask this.
     pub(super) fn ask(&mut self, question: Question) {
         self.asked.insert(question, Vec::new());
     }

@@ -41,7 +41,7 @@ impl Simulation<'_> {
         self.agenda.enter(last, Event::Ended(id));
     }
 
-    /// Whoever waited for a request's answer gets it, or asks for it after all.
+    /// The followers of a request get its answer, or ask for it after all.
     pub(super) fn share(&mut self, flight: &Flight) -> Result<(), SimulateError> {
         let (Some(answers), Some(key)) = (&mut self.answers, flight.key) else { return Ok(()) };
         let takes = self.scenario.cache.map_or(Micros::ZERO, |cache| cache.takes);

@@ -46,7 +46,7 @@ pub const TENANTS_MAX: usize = 4_096;
 /// Sessions, one at a time, in the order of their beginnings.
 pub type Sessions = Box<dyn Iterator<Item = Result<Session, WorkloadError>> + Send>;
 
-/// Somebody who asks once or several times.
+/// A client that asks once or several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// When the first turn is asked, from the start of the workload.
@@ -117,9 +117,9 @@ pub struct Piece {
 /// Who says a piece of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Voice {
-    /// Whoever runs the application.
+    /// The operator of the application.
     System,
-    /// Whoever uses it.
+    /// The user.
     User,
     /// The model, in an earlier turn.
     Assistant,

@@ -79,7 +79,7 @@ pub enum Kind {
 pub enum Times {
     /// It does.
     Told,
-    /// It does not: whoever replays it has to.
+    /// It does not: a replay has to.
     Untold,
 }
 

@@ -74,7 +74,7 @@ impl fmt::Debug for Secret {
 pub enum Unusable {
     /// It is too short to be an entry.
     Short,
-    /// It is somebody else's, or of another version.
+    /// It is another program's, or of another version.
     Foreign,
     /// It was written for another key or tenant.
     Misplaced,

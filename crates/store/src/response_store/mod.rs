@@ -205,7 +205,7 @@ impl ResponseStore {
         self.ran(self.connection.in_time(work).await)
     }
 
-    /// A word that changes whenever anybody purges anything.
+    /// A word that changes with every purge by any gateway.
     ///
     /// # Errors
     /// [`Fault`]; nobody knows then.

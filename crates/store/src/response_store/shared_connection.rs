@@ -129,7 +129,7 @@ impl SharedConnection {
         }
     }
 
-    /// Makes the connection beside whoever waits for it, for they may not wait long enough.
+    /// Makes the connection beside the requests that wait for it, for they may not wait long enough.
     fn dial(&self) {
         let (dialer, line) = (Arc::clone(&self.dialer), self.line.clone());
         let mut dialing = self.dialing.lock().unwrap_or_else(PoisonError::into_inner);

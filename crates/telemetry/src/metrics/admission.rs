@@ -198,7 +198,7 @@ impl AdmissionMetrics {
         );
     }
 
-    /// Sets what is read off when somebody asks.
+    /// Sets what is read off at a scrape.
     pub fn set(
         &self,
         queue: impl IntoIterator<Item = (&'static str, usize)>,

@@ -9,7 +9,7 @@ use super::registry::DescribedRegistry;
 type Worker = [(&'static str, String); 2];
 type Word = [(&'static str, &'static str); 1];
 
-/// The store as it is when somebody asks.
+/// The store as it is at a scrape.
 #[derive(Clone, Debug)]
 pub struct StoreGauges {
     /// Whether this gateway goes on by itself.
@@ -112,7 +112,7 @@ impl BreakerMetrics {
         self.trials.inc();
     }
 
-    /// A decision asked whoever was out.
+    /// A decision asked workers that were out.
     pub fn panicked(&self) {
         self.panics.inc();
     }

@@ -25,7 +25,7 @@ type Words = [(&'static str, &'static str); 2];
 type Two = [(&'static str, String); 2];
 type Seconds = Counter<f64, AtomicU64>;
 
-/// The cache as it is when somebody asks.
+/// The cache as it is at a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct CacheGauges {
     /// Bytes kept in memory.
@@ -216,7 +216,7 @@ impl CacheMetrics {
         self.tokens_saved.inc_by(u64::from(tokens));
     }
 
-    /// A request that the cache saw is over; `model` is bounded by whoever calls.
+    /// A request that the cache saw is over; `model` is bounded by the caller.
     pub fn ended(&self, result: &'static str, model: &str, total: Micros) {
         let hit = if matches!(result, "hit" | "coalesced") { "true" } else { "false" };
         let labels = [("cache_hit", hit.to_owned()), ("model", model.to_owned())];

@@ -23,7 +23,7 @@ type RatioGauge = Gauge<f64, AtomicU64>;
 /// Tokens of an accepted beginning: from a word to a long answer.
 const PREFIX_TOKENS: [f64; 10] = [0.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
-/// One cascade as it is when somebody asks.
+/// One cascade as it is at a scrape.
 #[derive(Clone, Debug)]
 pub struct CascadeGauges {
     /// Its name.

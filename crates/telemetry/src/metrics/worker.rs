@@ -124,7 +124,7 @@ pub struct WorkerMetrics {
     pub(super) first_token: Histogram,
     pub(super) next_token: Histogram,
     pub(super) requests: RequestHistograms,
-    /// Where somebody can guess ahead.
+    /// Where there is a drafter.
     speculation: Option<SpeculationMetrics>,
 }
 

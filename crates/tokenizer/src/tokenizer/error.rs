@@ -36,7 +36,7 @@ pub enum TokenizerError {
 }
 
 impl TokenizerError {
-    /// What whoever runs the model can do.
+    /// What the operator of the model can do.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::UnknownModel { .. } | Self::UnknownPreTokenizer { .. } => {

@@ -136,7 +136,7 @@ impl KvPublisher {
         self.send(events);
     }
 
-    /// Uses up a number, so that whoever counts knows that something is missing. What came before it
+    /// Uses up a number, so that a subscriber that counts knows that something is missing. What came before it
     /// in the same step is sent: it is true.
     fn skip(&mut self, events: &mut Vec<KvEvent>) {
         tracing::warn!("cache changes came faster than they could be published; some were lost");

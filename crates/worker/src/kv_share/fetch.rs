@@ -30,7 +30,7 @@ use super::turn::Turn;
 /// recomputing.
 const LOOKUP_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum attempts of one prompt to fetch, or to wait for whoever fetches the same.
+/// Maximum attempts of one prompt to fetch, or to wait for a request that fetches the same.
 const TURNS_MAX: usize = 4;
 
 /// Maximum peers that are asked for the blocks of one fetch: each further one where all before were
@@ -101,7 +101,7 @@ impl KvShare {
             let Some(key) = wanted.keys.get(before) else { break };
             match Turn::take(&self.0, *key) {
                 Ok(_turn) => {
-                    // Whoever had the turn before may have brought it since it was found missing.
+                    // The request that had the turn before may have brought it since it was found missing.
                     // The turn is for this block alone: another one that is missing has its own.
                     wanted.look_again(engine).await;
                     if wanted.leading == before {

@@ -109,7 +109,7 @@ impl Giving {
     }
 }
 
-/// The worker's share, if it offers it to whoever sent these.
+/// The worker's share, if it offers it to the sender of these.
 fn offering<'a>(worker: &'a Worker, headers: &HeaderMap) -> Result<&'a KvShare, ApiError> {
     let share = worker.kv_share.as_ref().filter(|share| share.0.settings.offers);
     let share = share.ok_or_else(|| {

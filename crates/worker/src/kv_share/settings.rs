@@ -60,7 +60,7 @@ impl KvShareSettings {
         Ok(Self { offers: false, peers: Vec::new(), trusts_gateway: false, token })
     }
 
-    /// Gives blocks to whoever knows the token.
+    /// Gives blocks to peers that know the token.
     #[must_use]
     pub fn offering(self) -> Self {
         Self { offers: true, ..self }

@@ -15,7 +15,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// The right, or the end of whoever has it.
+    /// The right, or the end of the turn of the request that has it.
     pub(super) fn take(share: &'a Inner, key: BlockKey) -> Result<Self, watch::Receiver<()>> {
         let mut under_way = share.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = under_way.get(&key) {

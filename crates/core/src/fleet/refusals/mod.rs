@@ -51,7 +51,7 @@ pub enum RefusalKind {
     Saturated,
     /// It fails as often as would open its breaker, and too many are out already.
     Failing,
-    /// It does not accept us, or has not what it says it has; somebody has to mend it.
+    /// It does not accept us, or has not what it says it has; an operator has to mend it.
     Misconfigured,
 }
 

@@ -71,7 +71,7 @@ impl core::fmt::Debug for Speculation {
 }
 
 impl Speculation {
-    /// Whether anybody could guess.
+    /// Whether there is a drafter.
     pub fn guesses(&self) -> bool {
         0 < self.depth_max && (self.lookup.is_some() || self.draft.is_some())
     }

@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_many_rows_leave_in_the_caches_does_not_make_a_few_dear() {
-        // Whoever comes behind a step of more rows takes half as long again.
+        // A step behind one of more rows takes half as long again.
         let mut before = 0;
         let (profile, _) = profile(|rows, _| {
             let after = core::mem::replace(&mut before, rows);

@@ -95,7 +95,7 @@ fn day_of(at: f64) -> u64 {
     at as u64 / SECONDS_IN_DAY
 }
 
-/// What a request used, if somebody answered it.
+/// What a request used, if it was answered.
 pub(crate) fn used(ended: &Ended, facts: &RequestFacts) -> Option<(UsageKey, UsageSum)> {
     let model = facts.model.as_deref()?;
     let is_answered = (200..300).contains(&ended.status);

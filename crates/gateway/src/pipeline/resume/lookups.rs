@@ -12,7 +12,7 @@ use crate::pipeline::relay::whole::{Whole, collect};
 use crate::upstream::fetch::fetch;
 use crate::upstream::{AnswerBody, Outgoing, Upstream};
 
-/// How long a look-up may take: somebody waits in mid-sentence.
+/// How long a look-up may take: a client waits in mid-sentence.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Bytes of an answer to a look-up.

@@ -132,7 +132,7 @@ impl Asking {
         self.incoming.refuse(error)
     }
 
-    /// Refuses a model that nobody serves, before anybody is asked.
+    /// Refuses a model that no worker serves, before one is asked.
     pub(super) async fn known_model(&self, named: Option<&str>) -> Result<(), ApiError> {
         let judged = self.judge_model(named);
         if judged.is_err() && first_look(&self.gateway.pipeline).await {

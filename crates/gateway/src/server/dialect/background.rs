@@ -225,7 +225,7 @@ impl Responses {
         if live.is_over() {
             return;
         }
-        // Whoever deleted it does not want to see it again.
+        // The client that deleted it does not want to see it again.
         let is_wanted = self.find_live(of.tenant, &of.id).is_some();
         let entry = is_wanted.then(|| self.keep_background(of, &object)).flatten();
         live.set_object(object.into());

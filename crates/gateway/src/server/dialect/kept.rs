@@ -91,7 +91,7 @@ impl Kept {
 /// What a client asked of one gateway and the others have to know; it lies beside the response in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Whoever makes it is to give it up.
+    /// Its maker is to give it up.
     CancelAsked,
     /// It is never to be written again.
     Deleted,

@@ -107,7 +107,7 @@ pub(super) enum ViewRoute {
     Stream(View),
 }
 
-/// Answers a request for a view from somebody who may see what operators may.
+/// Answers a request for a view, from a caller who may see what operators may.
 pub(super) fn answer(
     gateway: &Arc<Gateway>,
     exchange: &Exchange,

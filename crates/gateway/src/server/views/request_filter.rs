@@ -41,7 +41,7 @@ pub(super) enum Order {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestFilter {
     worker: Option<String>,
-    /// Those that this worker failed, whoever answered in the end.
+    /// Those that this worker failed, whichever answered in the end.
     failed_at: Option<String>,
     tenant: Option<String>,
     model: Option<String>,
@@ -183,7 +183,7 @@ pub(super) fn is_refused(logged: &Logged) -> bool {
     of(logged) == Outcome::Refused
 }
 
-/// The workers that failed it, whoever answered in the end.
+/// The workers that failed it, whichever answered in the end.
 pub(super) fn failed_at(logged: &Logged) -> impl Iterator<Item = &str> {
     let attempts = logged.trail.notes().iter().filter(|note| note.failed.is_some());
     let chosen = attempts.filter_map(|note| note.candidates.first().map(|one| one.worker.as_ref()));

@@ -23,7 +23,7 @@ pub enum Source {
     Static(Vec<WorkerSettings>),
     /// Addresses or SRV records of a name.
     Dns(DnsSettings),
-    /// A file that somebody else writes.
+    /// A file that another program writes.
     File(FileSettings),
     /// The `EndpointSlice`s of a service; needs the cargo feature `kubernetes`.
     Kubernetes(KubernetesSettings),
