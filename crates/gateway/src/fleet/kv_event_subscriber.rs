@@ -1,4 +1,4 @@
-//! KV event subscriber: follows what each worker reports of its cache, and feeds the prefix index.
+//! KV event task of one worker: finds its publisher, subscribes, and feeds the prefix index.
 //!
 //! One task per worker finds the address where it publishes ([`kv_sources`](super::kv_sources)),
 //! subscribes, and feeds the prefix index. It begins anew whenever the worker's process is gone.

@@ -1,4 +1,4 @@
-//! KV event subscriber: follows what workers publish about the blocks in their KV caches.
+//! KV events of workers: subscription to a publisher, and translation of its batches for the prefix index.
 //!
 //! One task per source ([`follow`]) subscribes, detects gaps, requests a replay, and passes batches
 //! to a [`Sink`] in order. [`Feeds`] give a batch to the prefix index. The rules are
