@@ -29,6 +29,11 @@ impl Status {
         self.reads_fail.load(Ordering::Relaxed) || self.writes_fail.load(Ordering::Relaxed)
     }
 
+    /// Whether the last write went through, or none was tried.
+    pub(crate) fn takes_writes(&self) -> bool {
+        !self.writes_fail.load(Ordering::Relaxed)
+    }
+
     /// How often each fault occurred.
     pub fn faults(&self) -> impl Iterator<Item = (Fault, u64)> {
         let count = |place: &AtomicU64| place.load(Ordering::Relaxed);

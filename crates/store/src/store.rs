@@ -351,7 +351,10 @@ impl Store {
         let Some(link) = &mut self.link else { return Ok(()) };
         let debit = self.budgets.debit(now);
         if debit.due.is_empty() {
-            self.budgets.exchanged(&debit, &[], now);
+            // Nothing is sent: the last write tells whether Redis is there.
+            if self.status.takes_writes() {
+                self.budgets.exchanged(&debit, &[], now);
+            }
             return Ok(());
         }
         let key =

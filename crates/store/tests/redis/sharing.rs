@@ -100,6 +100,29 @@ async fn what_one_gateway_spent_another_cannot_spend_again() {
     assert!(more <= 1, "{more} were spent twice");
 }
 
+/// A gateway that tells nothing, for no key spends, finds out by what else it tells that Redis is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_spends_nothing_while_redis_is_away_is_cut_off_as_well() {
+    let mut redis = Redis::start(&[]);
+    let (mut store, mut other) = (open(&redis.url()), open(&redis.url()));
+    let limits = Limits { requests_per_minute: NonZeroU32::new(60), tokens_per_minute: None };
+    let left = |store: &Store, now: Instant| {
+        store.budgets().standing(9, limits, now).requests.unwrap().remaining
+    };
+    other.exchange_shares(&busy(&[])).await.unwrap();
+    assert_eq!(store.exchange_shares(&busy(&[])).await.unwrap().gateways, 2);
+    let mut now = Instant::ORIGIN + Micros::new(1);
+    store.exchange_budgets(now).await.unwrap();
+    assert_eq!(left(&store, now), 60);
+    redis.kill();
+    for _ in 0..2 {
+        assert!(store.exchange_shares(&busy(&[])).await.is_err());
+        now = now + Micros::new(2_000_000);
+        store.exchange_budgets(now).await.unwrap();
+    }
+    assert_eq!(left(&store, now), 30, "each of two has half");
+}
+
 /// A debit whose answer is late is carried out all the same: told again, it counts once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_debit_that_redis_carries_out_after_its_time_counts_once() {
