@@ -12,7 +12,7 @@ use overdraft_core::response_cache::{Answered, Finish, Unkept, Wanted, unkept};
 use overdraft_http::{Body, Exchange};
 use overdraft_store::{Looked, Ticket};
 use overdraft_telemetry::unix_milliseconds;
-use overdraft_units::Micros;
+use overdraft_units::{Micros, Tokens};
 use overdraft_wire::Endpoint;
 use overdraft_wire::response::Usage;
 use overdraft_wire::response::replay::{self as forms, Finished};
@@ -144,20 +144,25 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
     // What was put together from two answers is nobody else's, and neither is what another model said.
     let is_kept = facts.resumed.is_none() && !facts.has_fallen_back();
     let kept = if is_kept { keep(&cache, &sought, pump, came) } else { None };
-    let bill = match (facts.prompt, facts.completion) {
-        (None, None) if !is_success => Bill::Nothing,
-        (None, None) => Bill::AsExpected,
-        (prompt, completion) => {
-            let count = |count: Option<overdraft_units::Tokens>| {
-                count.map_or(0, |count| u64::from(count.get()))
-            };
-            Bill::Counted(count(prompt).saturating_add(count(completion)))
-        }
-    };
+    let bill = bill(&facts, is_success, guard.events);
     guard.end(if is_whole { Ended::Whole } else { Ended::Broken }, bill, Some(facts));
     // The clients have their answer; that others may have it too keeps nobody waiting.
     if let (Some(entry), Some(ticket)) = (kept, ticket) {
         share(&cache, &sought, &entry, ticket).await;
+    }
+}
+
+/// What an answer costs its key, of which so many events were shown. Where no worker told of the prompt, as of a stream
+/// that broke off, that is as was estimated.
+fn bill(facts: &RequestFacts, is_success: bool, events: u64) -> Bill {
+    match (facts.prompt, facts.completion) {
+        (None, None) if !is_success => Bill::Nothing,
+        (None, _) if 0 < events => Bill::Streamed(events),
+        (None, None) => Bill::AsExpected,
+        (prompt, completion) => {
+            let count = |count: Option<Tokens>| count.map_or(0, |count| u64::from(count.get()));
+            Bill::Counted(count(prompt).saturating_add(count(completion)))
+        }
     }
 }
 
@@ -383,4 +388,24 @@ async fn share(cache: &Cache, sought: &Sought, entry: &Entry, ticket: Ticket) {
     let life = cache.pipeline.settings().cache.life;
     let put = response_store.put(&sought.name, ticket, &entry.encode(), life).await;
     cache.metrics.put(if put.is_ok() { "stored" } else { "error" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_broke_off_costs_its_prompt_as_well() {
+        let counted = |prompt: Option<u32>, completion: Option<u32>| RequestFacts {
+            prompt: prompt.map(Tokens::new),
+            completion: completion.map(Tokens::new),
+            ..RequestFacts::default()
+        };
+        // As many tokens are noted as events were relayed, and nobody told of the prompt.
+        assert_eq!(bill(&counted(None, Some(3)), true, 3), Bill::Streamed(3));
+        assert_eq!(bill(&counted(None, None), true, 3), Bill::Streamed(3));
+        assert_eq!(bill(&counted(Some(7), Some(3)), true, 4), Bill::Counted(10));
+        assert_eq!(bill(&counted(None, None), true, 0), Bill::AsExpected);
+        assert_eq!(bill(&counted(None, None), false, 0), Bill::Nothing);
+    }
 }
