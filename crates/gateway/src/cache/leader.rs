@@ -330,7 +330,8 @@ impl Pump {
     }
 }
 
-fn told_events(data: &[u8]) -> u64 {
+/// Events in what is shown.
+pub(super) fn told_events(data: &[u8]) -> u64 {
     u64::try_from(memchr::memmem::find_iter(data, b"data:").count()).unwrap_or(u64::MAX)
 }
 

@@ -14,7 +14,7 @@ use overdraft_wire::{ApiError, sse};
 use tokio::time::Instant;
 
 use super::entry::Entry;
-use super::leader::{Leading, start, wanted};
+use super::leader::{Leading, start, told_events, wanted};
 use super::request::{Form, Seeking, Sought, mark, seek};
 use super::single_flight::{
     Begun, Bounds, Counted, CutOff, Ended, FlightKey, Next, Opening, Role, Seat,
@@ -26,7 +26,7 @@ use crate::pipeline::deadline::{self, Deadline};
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::Charge;
 use crate::pipeline::refusal::Refused;
-use crate::pipeline::relay::Fault;
+use crate::pipeline::relay::{Fault, note_broken};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::upstream_body::Content;
@@ -265,6 +265,7 @@ async fn relay(
         facts: context.facts.clone(),
         deadline: context.deadline,
         passes: if is_stream { Passes::Events } else { Passes::Bytes },
+        events: 0,
         _guard: context.take_guard(),
     };
     *response.body_mut() = Body::unfold(reader, Reader::step);
@@ -278,6 +279,8 @@ struct Reader {
     /// The client's, or its key's.
     deadline: Option<Deadline>,
     passes: Passes,
+    /// Events that it was shown.
+    events: u64,
     /// Ends when the answer does.
     _guard: Option<RequestGuard>,
 }
@@ -301,7 +304,12 @@ impl Reader {
             return self.give_up(Fault::Late.ender(), &deadline::missed()).await;
         };
         match next {
-            Next::Frame(frame) => Ok(Some((frame, self))),
+            Next::Frame(frame) => {
+                if self.passes == Passes::Events {
+                    self.events = self.events.saturating_add(told_events(&frame));
+                }
+                Ok(Some((frame, self)))
+            }
             Next::End(Ended::Whole) => {
                 learn(&self.facts, &self.seat);
                 self.facts.note(|record| record.end = EndCode::WHOLE);
@@ -342,6 +350,25 @@ impl Reader {
                 Ok(Some((sse::error_event(error).into(), self)))
             }
             Passes::Bytes | Passes::Nothing => broken_off().await,
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let left = EndCode { ender: Ender::Nobody, phase: Phase::Data };
+        // Where others read on, the answer's tokens are told by them.
+        if self.seat.is_last() {
+            let events = u32::try_from(self.events).unwrap_or(u32::MAX);
+            self.facts.note(|record| note_broken(record, None, events));
+        } else if self.facts.known().end == left
+            && let Some((counted, Counted::Here)) = self.seat.facts()
+        {
+            // Its worker had said more than was read.
+            self.facts.note(|record| {
+                (record.prompt, record.completion) = (counted.prompt, counted.completion);
+                record.cached = counted.cached;
+            });
         }
     }
 }

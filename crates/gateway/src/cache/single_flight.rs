@@ -463,6 +463,12 @@ impl Seat {
         }
     }
 
+    /// Whether nobody else reads and the answer has not ended: who leaves now ends it.
+    pub(crate) fn is_last(&self) -> bool {
+        let state = self.flight.state();
+        state.end.is_none() && state.cursors.len() == 1
+    }
+
     /// What the worker counted, and how it ended; the first to ask counts the tokens.
     pub(crate) fn facts(&self) -> Option<(RequestFacts, Counted)> {
         let mut state = self.flight.state();

@@ -7,7 +7,8 @@ use crate::cache::single_flight::Flights;
 
 /// The reader that a client has of a flight.
 fn reader(seat: Seat, passes: Passes) -> Reader {
-    Reader { seat, facts: SharedFacts::default(), deadline: None, passes, _guard: None }
+    let facts = SharedFacts::default();
+    Reader { seat, facts, deadline: None, passes, events: 0, _guard: None }
 }
 
 /// What a worker counted of a whole answer.
@@ -55,4 +56,42 @@ async fn an_answer_that_nobody_leads_any_more_ends_with_an_error_and_never_clean
     assert!(event.starts_with(b"data: {\"error\":"), "{event:?}");
     assert!(lost.step().await.is_err());
     assert_eq!(facts.known().end.ender, Ender::Defect);
+}
+
+#[tokio::test]
+async fn the_last_reader_that_leaves_has_as_many_tokens_as_it_was_shown() {
+    let flights = Arc::new(Flights::new(1_000));
+    let key = FlightKey { key: [1; 32], form: Form::Events, priority: Priority::Default };
+    let bounds = Bounds { bytes_max: 100, due: Instant::now() + Duration::from_mins(1) };
+    let seats = [flights.join(key, bounds).0, flights.join(key, bounds).0];
+    let flight = Arc::clone(seats[0].flight());
+    flight.push(Bytes::from_static(b"data: a\n\ndata: b\n\n")).await;
+    let mut told = Vec::new();
+    for seat in seats {
+        let reader = reader(seat, Passes::Events);
+        let facts = reader.facts.clone();
+        let (_events, reader) = reader.step().await.unwrap().unwrap();
+        drop(reader);
+        let known = facts.known();
+        told.push((known.prompt, known.completion));
+    }
+    // The first leaves while the other reads on.
+    assert_eq!(told, [(None, None), (None, Some(Tokens::new(2)))]);
+}
+
+#[tokio::test]
+async fn a_reader_that_leaves_what_its_worker_has_ended_has_all_of_its_tokens() {
+    let flights = Arc::new(Flights::new(1_000));
+    let bounds = Bounds { bytes_max: 100, due: Instant::now() + Duration::from_mins(1) };
+    let seat = flights.start(bounds);
+    seat.flight().push(Bytes::from_static(b"data: a\n\n")).await;
+    seat.flight().end(Ended::Whole, Some(counted()));
+    let reader = reader(seat, Passes::Events);
+    let facts = reader.facts.clone();
+    let end = EndCode { ender: Ender::Nobody, phase: Phase::Data };
+    facts.note(|record| record.end = end);
+    let (_events, reader) = reader.step().await.unwrap().unwrap();
+    drop(reader);
+    let known = facts.known();
+    assert_eq!((known.end, known.completion), (end, Some(Tokens::new(901))));
 }
