@@ -245,7 +245,7 @@ async fn a_busy_worker_is_passed_over_for_an_idle_one() {
 }
 
 /// The log's row of the only request, once it is over.
-async fn row(gateway: &Gateway) -> serde_json::Value {
+pub(crate) async fn row(gateway: &Gateway) -> serde_json::Value {
     let mut client = gateway.client().await;
     let asked = async {
         loop {

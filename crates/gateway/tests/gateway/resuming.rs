@@ -40,6 +40,21 @@ pub(crate) async fn vllms_with(change: impl FnOnce(&mut GatewaySettings)) -> ([M
     (mocks, gateway)
 }
 
+/// Three of them.
+async fn three_vllms() -> (Vec<Mock>, Gateway) {
+    let mut mocks = Vec::new();
+    for _ in 0..3 {
+        mocks.push(Mock::start(&[MODEL]).await);
+        mocks.last().unwrap().behave(|manner| manner.metrics = Some(VLLM.into()));
+    }
+    let gateway = Gateway::start(&mocks.iter().collect::<Vec<_>>()).await;
+    let mut client = gateway.client().await;
+    while client.get("/metrics").await.1.matches("result=\"ok\"").count() < 3 {
+        tokio::task::yield_now().await;
+    }
+    (mocks, gateway)
+}
+
 pub(crate) const LONG: Micros = Micros::new(3_600_000_000);
 
 /// A chunk with ids.

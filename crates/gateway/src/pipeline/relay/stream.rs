@@ -85,6 +85,13 @@ enum State {
     Over,
 }
 
+/// An answer without its continuation.
+#[derive(Clone, Copy, Debug)]
+struct Parted {
+    /// The tokens of all that had come.
+    used: Option<Used>,
+}
+
 /// The body of a streamed answer.
 pub(crate) struct Stream {
     state: State,
@@ -96,6 +103,8 @@ pub(crate) struct Stream {
     cut: Awaited,
     guard: Option<RequestGuard>,
     continuation: Option<Box<dyn Continuation>>,
+    /// What it was when its continuation went to ask another worker.
+    parted: Option<Parted>,
     /// Why it broke off, while another worker is asked.
     broken: Option<Fault>,
     /// Events given out, each of which brings a token in most engines.
@@ -117,6 +126,7 @@ impl Stream {
             cut: story.drain.until_cut(),
             guard: story.guard,
             continuation: story.continuation,
+            parted: None,
             broken: None,
             events: 0,
             reported: 0,
@@ -234,8 +244,14 @@ impl Stream {
         self.limits.await_end();
         let passed = self.limits.passed(&fault);
         self.facts.note(|record| record.limit = passed.or(record.limit));
-        self.state = State::Resuming(continuation.resume(Some(fault.clone())));
+        self.ask_another(continuation, Some(fault.clone()));
         self.broken = Some(fault);
+    }
+
+    /// Relaying => Resuming
+    fn ask_another(&mut self, continuation: Box<dyn Continuation>, fault: Option<Fault>) {
+        self.parted = Some(Parted { used: continuation.used(self.watch.used()) });
+        self.state = State::Resuming(continuation.resume(fault));
     }
 
     /// Relaying => Resuming, where its worker leaves and has been given its time; the answer waits meanwhile.
@@ -245,7 +261,7 @@ impl Stream {
             |continuation: &mut Box<dyn Continuation>| !is_over && continuation.is_leaving();
         if let Some(continuation) = self.continuation.take_if(leaves) {
             self.limits.await_end();
-            self.state = State::Resuming(continuation.resume(None));
+            self.ask_another(continuation, None);
         }
     }
 
@@ -323,7 +339,12 @@ impl Stream {
     /// The tokens of the whole answer, as far as it has come.
     fn used(&self) -> Option<Used> {
         let last = self.watch.used();
-        self.continuation.as_ref().map_or(last, |continuation| continuation.used(last))
+        match (&self.continuation, self.parted) {
+            (Some(continuation), _) => continuation.used(last),
+            // What its last worker told is a part of it.
+            (None, Some(parted)) => parted.used,
+            (None, None) => last,
+        }
     }
 
     /// Relaying => Error | Flushing

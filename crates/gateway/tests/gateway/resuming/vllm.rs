@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
-use super::{LONG, ROLE, VLLM, ids_chunk, text, text_chunk, vllms};
+use super::{LONG, ROLE, VLLM, ids_chunk, text, text_chunk, three_vllms, vllms};
 use crate::client::End;
 use crate::harness::{CHAT, DONE, Gateway, MODEL, finish, token};
 use crate::mock::{Call, Mock};
+use crate::relaying::row;
 
 #[tokio::test]
 async fn ids_go_on_where_they_are_known_and_stay_with_the_gateway() {
@@ -150,4 +151,49 @@ async fn text_goes_on_where_ids_are_not_told() {
     let (rest, end) = client.rest().await;
     assert_eq!(end, End::Clean);
     assert!(rest.contains(r#"{"content":"two"}"#), "{rest}");
+}
+
+/// The next question for the rest of an answer, behind those for the texts of its tokens.
+async fn asked_to_go_on(mocks: &mut [Mock]) -> Call {
+    loop {
+        let call = Mock::any(mocks).await;
+        if !call.head.starts_with("POST /detokenize") {
+            return call;
+        }
+        let asked = call.json();
+        let tokens = asked["tokens"].as_array().unwrap().iter();
+        let text: String = tokens.map(|id| if id == 10 { "one" } else { " two" }).collect();
+        call.answer(200, &json!({ "prompt": text }).to_string()).await;
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_while_a_third_worker_is_asked_has_its_own_prompt_counted() {
+    let (mut mocks, gateway) = three_vllms().await;
+    let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
+    let mut call = Mock::any(&mut mocks).await;
+    call.stream().await;
+    call.chunk(&format!("{ROLE}{}", ids_chunk("one", &[10]))).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    call.reset();
+    // The second has read what the first had said, and counts that as its prompt.
+    let mut call = asked_to_go_on(&mut mocks).await;
+    assert_eq!(call.json()["prompt"], json!([1, 2, 10]));
+    call.stream().await;
+    let choice = json!({"index": 0, "text": " two", "finish_reason": null, "token_ids": [11]});
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4});
+    let told = json!({"id": "other", "created": 9, "choices": [choice], "usage": usage});
+    call.chunk(&format!("data: {told}\n\n")).await;
+    let mut shown = String::new();
+    while !shown.contains(" two") {
+        shown.push_str(&client.chunk().await.unwrap());
+    }
+    call.reset();
+    let call = asked_to_go_on(&mut mocks).await;
+    assert_eq!(call.json()["prompt"], json!([1, 2, 10, 11]));
+    drop(client);
+    call.gone().await;
+    let row = row(&gateway).await;
+    assert_eq!(row["prompt_tokens"], 2, "{row}");
 }
