@@ -232,9 +232,11 @@ impl CostAccount {
                 let answered = answer(prices, known.cached);
                 (answered, answered)
             }
-            _ => (sum(&self.target), alone),
+            _ => (Money::ZERO, alone),
         };
-        let beside = self.prefilled.map_or(Money::ZERO, |usage| target.of(usage));
+        // What it said behind a draft may be no part of the answer: it was worked for all the same.
+        let beside =
+            self.prefilled.map_or(Money::ZERO, |usage| target.of(usage)) + sum(&self.target);
         Some(Bill {
             draft: self.drafted.map_or(Money::ZERO, |usage| draft.of(usage)),
             verify: sum(&self.scored),

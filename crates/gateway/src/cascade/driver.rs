@@ -253,14 +253,14 @@ impl Driver {
     pub(super) async fn listen(&mut self) -> Event {
         let Some(stream) = &mut self.stream else { return self.said(Vec::new(), true) };
         match stream.next().await {
-            Ok(Some(data)) => match self.transcript.hear(&data) {
-                Ok(observations) => {
-                    let used = stream.used();
-                    self.note_drafted(used);
-                    self.said(observations, false)
+            Ok(Some(data)) => {
+                let (heard, used) = (self.transcript.hear(&data), stream.used());
+                self.note_drafted(used);
+                match heard {
+                    Ok(observations) => self.said(observations, false),
+                    Err(unfit) => Event::Failed(Rejected::Refused(unfit.name()), self.resumes()),
                 }
-                Err(unfit) => Event::Failed(Rejected::Refused(unfit.name()), self.resumes()),
-            },
+            }
             Ok(None) => {
                 let used = stream.used();
                 self.note_drafted(used);
@@ -320,7 +320,8 @@ impl Driver {
 
     /// Notes what was told of a stream that ends here. One whose books are closed has told its tokens.
     pub(super) fn note_told(&self) {
-        if self.guard.is_some() && 0 < self.shown {
+        let is_shown = 0 < self.shown || Tokens::ZERO < self.further;
+        if self.guard.is_some() && is_shown {
             self.account.told_part(self.counts());
         }
     }

@@ -1,11 +1,12 @@
 //! What requests to a cascade cost, wherever that is told.
 
+use overdraft_core::cascade::Mode;
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
 use overdraft_units::Ratio;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Pair, ended, give_draft, more, opening, said, text};
+use super::{Pair, ended, give_draft, more, opening, said, score, text, window};
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, in_time};
 use crate::mock::Call;
@@ -137,6 +138,9 @@ async fn a_stream_of_a_cascade_that_ends_early_has_tokens_and_a_cost() {
     pair.has_booked(2, 4).await;
 }
 
+/// An event of a completion that is no plain text.
+const UNFIT: &str = "data: {\"id\":\"t\",\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"tool_calls\"}]}\n\n";
+
 #[tokio::test]
 async fn a_worker_that_goes_on_with_no_plain_text_is_in_the_cost_beside_the_next() {
     let mut pair = Pair::start(2, priced).await;
@@ -146,8 +150,7 @@ async fn a_worker_that_goes_on_with_no_plain_text_is_in_the_cost_beside_the_next
     call.stream().await;
     call.chunk(&more("c", 21, "")).await;
     until_shown(&mut client, "c").await;
-    let unfit = r#"{"id":"t","choices":[{"index":0,"text":"","finish_reason":"tool_calls"}]}"#;
-    call.chunk(&format!("data: {unfit}\n\n")).await;
+    call.chunk(UNFIT).await;
     let mut next = pair.targets[other].call().await;
     next.stream().await;
     next.chunk(&more("d", 22, "")).await;
@@ -156,4 +159,65 @@ async fn a_worker_that_goes_on_with_no_plain_text_is_in_the_cost_beside_the_next
     next.gone().await;
     // One has read four tokens and said one, the other has read that one as well.
     pair.has_booked(4, 4 + 50 + 60).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_went_on_in_vain_is_in_the_cost_of_a_whole_answer() {
+    let mut pair = Pair::start(1, |cascade| {
+        priced(cascade);
+        cascade.mode = Mode::Verify;
+    })
+    .await;
+    let mut client = pair.chat(r#","temperature":0"#).await;
+    give_draft(&mut pair.draft, &(window() + &ended(3))).await;
+    let accepted = score(&[(11, true), (12, false), (9, true)], false);
+    pair.target().await.answer(200, &accepted).await;
+    // It goes on behind the first token with something that cannot be told, and nobody else is there.
+    let mut call = pair.target().await;
+    call.stream().await;
+    call.chunk(&(more("c", 21, "") + UNFIT)).await;
+    pair.target().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.1, ANSWER);
+    // The draft has read two tokens and said three; the target has read five to score them, which takes one, has
+    // read three and said one, and has then answered with four in all.
+    let labels = r#"{cascade="m",tenant="other",served_by="target"}"#;
+    let cost = 5 + 60 + 40 + 40;
+    pair.until(&format!("overdraft_cascade_cost_microusd_total{labels} {cost}")).await;
+}
+
+#[tokio::test]
+async fn a_draft_that_begins_with_a_tool_call_is_in_the_cost() {
+    let mut pair = Pair::start(1, priced).await;
+    let mut client = pair.chat("").await;
+    let mut call = pair.draft.call().await;
+    call.stream().await;
+    let delta = json!({"role": "assistant", "content": "x", "tool_calls": [{"index": 0}]});
+    let first = json!({"id": "d", "prompt_token_ids": [1, 2],
+        "choices": [{"index": 0, "delta": delta}]});
+    call.chunk(&format!("data: {first}\n\n")).await;
+    pair.target().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.1, ANSWER);
+    // It has read two tokens.
+    let labels = r#"{cascade="m",tenant="other",served_by="target"}"#;
+    pair.until(&format!("overdraft_cascade_cost_microusd_total{labels} 42")).await;
+}
+
+#[tokio::test]
+async fn a_stream_of_which_the_target_alone_was_shown_has_tokens_and_a_cost() {
+    let mut pair = Pair::start(1, priced).await;
+    let mut client = pair.streamed().await;
+    let mut call = pair.draft.call().await;
+    call.stream().await;
+    // The first window ends within a character, and the draft dies behind it.
+    call.chunk(&(opening() + &said("", 11) + &said("", 12) + &said("b", 13))).await;
+    client.head().await;
+    call.reset();
+    let mut call = pair.target().await;
+    call.stream().await;
+    call.chunk(&more("c", 21, "")).await;
+    until_shown(&mut client, "c").await;
+    drop(client);
+    call.gone().await;
+    // The target has read the prompt alone, and said one token.
+    pair.has_booked(1, 5 + 30).await;
 }
