@@ -101,11 +101,10 @@ pub(crate) async fn answer(
     Ok(response.map(|body| Body::wrap(Capture::new(body, account, wanted, protocol, streamed))))
 }
 
-/// Has the draft's pool woken where no worker has ever been there to tell its tokenizer, without which no draft is asked.
+/// Has the draft's pool woken where no worker is there to tell its tokenizer, without which no draft is asked.
 fn note_unknown_draft(layer: &CascadeLayer, driver: &Driver) {
-    let draft = &driver.state().settings.draft;
-    if !layer.pipeline.fleet.models.has_seen(draft) && driver.protocol.misses_draft() {
-        layer.pipeline.dispatcher.note_miss(draft);
+    if driver.protocol.misses_draft() {
+        layer.pipeline.dispatcher.note_miss(&driver.state().settings.draft);
     }
 }
 

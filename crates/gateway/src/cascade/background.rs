@@ -61,11 +61,20 @@ pub(crate) async fn keep(layer: Arc<CascadeLayer>) {
             }
             (*next, *wait) = (now + *wait, AGAIN[1].min(*wait * 2));
             let CascadeSettings { draft, target, .. } = &state.settings;
-            let (draft, target) = tokio::join!(facts(&layer, draft), facts(&layer, target));
-            state.compared(Parity::of(&draft, &target));
+            let told = tokio::join!(facts(&layer, draft), facts(&layer, target));
+            state.compared(Parity::of(&told.0, &told.1));
+            if state.parity() == Parity::NotKnown && are_served(&layer, [draft, target]) {
+                state.note_untold();
+            }
         }
         tokio::time::sleep(TICK).await;
     }
+}
+
+/// Whether workers of both models take requests.
+fn are_served(layer: &CascadeLayer, models: [&str; 2]) -> bool {
+    let router = layer.pipeline.dispatcher.view();
+    models.iter().all(|model| router.fleet().is_served(model))
 }
 
 /// What can be found out about a model's tokenizer.

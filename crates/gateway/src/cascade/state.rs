@@ -115,6 +115,8 @@ pub(super) struct CascadeState {
     /// Whether what it learnt in another life has been looked for.
     recalled: AtomicBool,
     parity: Mutex<Parity>,
+    /// Whether workers of both models were there and told too little of their tokenizers.
+    untold: AtomicBool,
     /// Drafts that were judged, and those that were given.
     judged: [AtomicU64; 2],
     /// The share of these of late.
@@ -143,6 +145,7 @@ impl CascadeState {
             lessons: AtomicU64::new(0),
             recalled: AtomicBool::new(recalled),
             parity: Mutex::new(Parity::NotKnown),
+            untold: AtomicBool::new(false),
             judged: [AtomicU64::new(0), AtomicU64::new(0)],
             recent: Mutex::new(SlidingRatio::new()),
             settings,
@@ -179,10 +182,12 @@ impl CascadeState {
         protocol.handle(&mut cascade, &mut journal, Event::Arrived, now)
     }
 
-    /// Whether the draft would be asked for a request if anybody knew its tokenizer.
+    /// Whether the draft would be asked for a request if anybody knew its tokenizer, which a worker of it may tell.
     pub(super) fn misses_draft(&self, protocol: &Protocol) -> bool {
         let parity = self.parity();
-        protocol.misses_draft(&self.state().cascade, &parity)
+        parity == Parity::NotKnown
+            && !self.untold.load(Ordering::Relaxed)
+            && protocol.misses_draft(&self.state().cascade, &parity)
     }
 
     /// Takes in an event of a request: what is to be done. All events of a cascade are taken in here, one by one.
@@ -324,6 +329,11 @@ impl CascadeState {
 
     pub(super) fn parity(&self) -> Parity {
         self.parity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Workers of both models were there, and how their tokenizers compare is still not known.
+    pub(super) fn note_untold(&self) {
+        self.untold.store(true, Ordering::Relaxed);
     }
 
     /// Takes note of how the models' tokenizers compare.

@@ -103,6 +103,43 @@ async fn a_draft_that_never_told_its_tokenizer_is_woken_to_tell_it() {
 }
 
 #[tokio::test]
+async fn a_draft_whose_tokenizer_is_to_be_told_anew_is_woken_to_tell_it() {
+    let mut cascade = gate();
+    cascade.mode = Mode::Verify;
+    let mut asleep = Asleep::start(cascade, |_| {}).await;
+    asleep.draft.behave(|manner| manner.health = 200);
+    told(&asleep.gateway, r#"overdraft_cascade_parity{cascade="m",state="same"} 1"#).await;
+    asleep.draft.behave(|manner| manner.health = 503);
+    asleep.gateway.until_up(1).await;
+    // Tokenizers are compared anew where a cascade has changed.
+    let mut settings = asleep.gateway.settings();
+    settings.cascades.get_mut(MODEL).unwrap().first_window = 3;
+    asleep.gateway.change(settings);
+    told(&asleep.gateway, r#"overdraft_cascade_parity{cascade="m",state="unknown"} 1"#).await;
+    asleep.ask(r#","temperature":0"#).await;
+    asleep.wakes(0, 1).await;
+}
+
+#[tokio::test]
+async fn a_draft_that_cannot_tell_its_tokenizer_is_woken_no_more() {
+    let mut cascade = gate();
+    cascade.mode = Mode::Verify;
+    let mut asleep = Asleep::start(cascade, |_| {}).await;
+    asleep.draft.behave(|manner| {
+        manner.pages.remove("/tokenize");
+        manner.health = 200;
+    });
+    // Once it is asked again, the first look is over.
+    for _ in 0..2 {
+        asleep.draft.call().await.answer(404, "{}").await;
+    }
+    asleep.draft.behave(|manner| manner.health = 503);
+    asleep.gateway.until_up(1).await;
+    asleep.ask(r#","temperature":0"#).await;
+    asleep.wakes(0, 0).await;
+}
+
+#[tokio::test]
 async fn the_hook_of_a_draft_is_called_where_its_cascade_misses_it() {
     let mut hook = Mock::start(&[]).await;
     let place = WebAddress::parse(&format!("{}/wake_up", hook.url())).unwrap();
