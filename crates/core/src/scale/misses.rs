@@ -5,7 +5,8 @@
 //! a miss wakes a pool and enlarges none. Each gateway has misses of its own.
 //!
 //! A draft that no worker will ever serve, as one whose name is wrong, must not keep its pool up: what has counted for
-//! long and was never served rests. Once it was served, all begins anew.
+//! long and was never served rests. Once it was served for a while, all begins anew. A worker that is up for a moment
+//! between two crashes begins nothing anew.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -17,6 +18,10 @@ pub const MISS_LASTS: Micros = Micros::new(120_000_000);
 
 /// For how long a model counts in all before it rests: a large model is loaded within that.
 pub const MISS_WANTED: Micros = Micros::new(900_000_000);
+
+/// For how long a model must have been served until all begins anew: longer than a worker is up that crashes at its
+/// start, and shorter than autoscalers leave one up.
+const MISS_SERVED: Micros = Micros::new(60_000_000);
 
 /// For how long it rests then. What was not missed for so long is forgotten.
 pub const MISS_RESTS: Micros = Micros::new(3_600_000_000);
@@ -47,14 +52,14 @@ impl Misses {
             return miss.again(now);
         }
         if self.0.len() < MISSED_MAX {
-            self.0.insert(String::from(model), Miss { last: now, counted: Micros::ZERO });
+            self.0.insert(String::from(model), Miss::new(now));
         }
         false
     }
 
-    /// Forgets the models that are served.
-    pub fn forget_served(&mut self, is_served: impl Fn(&str) -> bool) {
-        self.0.retain(|model, _| !is_served(model));
+    /// Takes note of the models that are served now: those do not count, and those that are for long are forgotten.
+    pub fn look(&mut self, now: Instant, is_served: impl Fn(&str) -> bool) {
+        self.0.retain(|model, miss| miss.look(is_served(model), now));
     }
 
     /// The models that were missed of late and do not rest, in the order of their names.
@@ -64,23 +69,31 @@ impl Misses {
     }
 }
 
-/// A model that was missed and not served since.
+/// A model that was missed and not served for long since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Miss {
     /// When it was missed last, or began to rest.
     last: Instant,
     /// For how long it had counted by then.
     counted: Micros,
+    /// When it was first seen served after that, from when on it does not count.
+    ended: Option<Instant>,
+    /// Since when it is served, at each look.
+    up: Option<Instant>,
 }
 
 impl Miss {
+    const fn new(now: Instant) -> Self {
+        Self { last: now, counted: Micros::ZERO, ended: None, up: None }
+    }
+
     /// Whether it has counted for so long that it rests.
     fn rests(self) -> bool {
         MISS_WANTED <= self.counted
     }
 
     fn counts(self, now: Instant) -> bool {
-        !self.rests() && now.since(self.last) < MISS_LASTS
+        !self.rests() && self.ended.is_none() && now.since(self.last) < MISS_LASTS
     }
 
     /// It is missed again; whether it rests from now on.
@@ -88,9 +101,20 @@ impl Miss {
         if self.rests() {
             return false;
         }
-        self.counted += now.since(self.last).min(MISS_LASTS);
-        self.last = now;
+        let until = self.ended.take().unwrap_or(now);
+        self.counted += until.since(self.last).min(MISS_LASTS);
+        (self.last, self.up) = (now, None);
         self.rests()
+    }
+
+    /// It is served now, or it is not; whether it is remembered.
+    fn look(&mut self, is_served: bool, now: Instant) -> bool {
+        if !is_served {
+            self.up = None;
+            return true;
+        }
+        self.ended = self.ended.or(Some(now));
+        now.since(*self.up.get_or_insert(now)) < MISS_SERVED
     }
 }
 
@@ -152,16 +176,43 @@ mod tests {
     }
 
     #[test]
-    fn once_a_model_was_served_all_begins_anew() {
+    fn once_a_model_was_served_for_a_while_all_begins_anew() {
         let mut misses = Misses::default();
         for second in 0..=900 {
             misses.note("small", at(second));
         }
-        misses.forget_served(|model| model != "small");
+        misses.look(at(901), |model| model != "small");
         misses.note("small", at(901));
         assert_eq!(misses.recent(at(901)).count(), 0);
-        misses.forget_served(|model| model == "small");
-        let told: Vec<u64> = (902..2_000).filter(|&s| misses.note("small", at(s))).collect();
-        assert_eq!(told, [1_802]);
+        for second in [902, 962] {
+            misses.look(at(second), |model| model == "small");
+        }
+        let told: Vec<u64> = (963..2_500).filter(|&s| misses.note("small", at(s))).collect();
+        assert_eq!(told, [1_863]);
+    }
+
+    #[test]
+    fn a_model_that_is_served_does_not_count_and_needs_another_miss_after_that() {
+        let mut misses = Misses::default();
+        misses.note("small", at(0));
+        misses.look(at(1), |_| true);
+        assert_eq!(misses.recent(at(1)).count(), 0);
+        misses.look(at(2), |_| false);
+        assert_eq!(misses.recent(at(2)).count(), 0);
+        misses.note("small", at(3));
+        assert_eq!(misses.recent(at(3)).count(), 1);
+    }
+
+    #[test]
+    fn a_model_that_is_up_for_moments_between_crashes_rests_by_the_time_it_counted() {
+        let mut misses = Misses::default();
+        let told: Vec<u64> = (0..4_000)
+            .filter(|&second| {
+                let is_up = second % 60 < 5;
+                misses.look(at(second), |_| is_up);
+                !is_up && misses.note("small", at(second))
+            })
+            .collect();
+        assert_eq!(told, [985], "it counts for 55 seconds of each minute");
     }
 }

@@ -1,8 +1,8 @@
 //! Missed drafts: models that a cascade would have asked and of which no worker takes requests.
 //!
 //! Nobody waits for them. Where autoscalers, metrics and other gateways are told what waits, each counts as one request
-//! for as long as the core says. Invariant: once a worker takes requests for a model, it is missed no more; each look
-//! at what is missed forgets those first.
+//! for as long as the core says. Invariant: while a worker takes requests for a model, it is not missed; each look at
+//! what is missed takes note of those first.
 
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ impl Dispatcher {
                 model,
                 wanted_minutes = minutes(MISS_WANTED),
                 rests_minutes = minutes(MISS_RESTS),
-                "no worker came for a cascade's draft, which no longer wakes its pool for now; \
+                "no worker came to stay for a cascade's draft, which no longer wakes its pool for now; \
                  look at the name of the draft, at the models that its workers list, and at their logs"
             );
         }
@@ -57,10 +57,10 @@ impl Dispatcher {
         self.wait_queue.everywhere(self.waiting(router))
     }
 
-    /// The models that were missed and have not been served since. The router is locked before them, always.
+    /// The models that were missed and have not been served for long since. The router is locked before them, always.
     fn missed(&self, router: &Router) -> MutexGuard<'_, Misses> {
         let mut misses = self.misses.lock().unwrap_or_else(PoisonError::into_inner);
-        misses.forget_served(|model| router.fleet().is_served(model));
+        misses.look(self.clock.now(), |model| router.fleet().is_served(model));
         misses
     }
 }
