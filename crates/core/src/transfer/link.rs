@@ -19,6 +19,10 @@ pub const BARRED_FIRST: Micros = Micros::new(5_000_000);
 /// Maximum backoff.
 pub const BARRED_MAX: Micros = Micros::new(60_000_000);
 
+/// Silence from which on a peer has failed. A shorter one may be the time that a good peer needs, whose engine computes
+/// a step before it answers.
+pub const SILENCE_FAILS: Micros = Micros::new(250_000);
+
 /// Maximum doublings of the backoff.
 const DOUBLINGS_MAX: u32 = 6;
 
@@ -36,6 +40,15 @@ pub struct Link {
     /// Failures in a row.
     failures: u32,
     barred_until: Option<Instant>,
+    /// Since its last answer.
+    silence: Option<Silence>,
+}
+
+/// A peer did not answer in the time that it had, which was too short for a failure.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    lasted: Micros,
+    noted: Instant,
 }
 
 impl Link {
@@ -47,6 +60,7 @@ impl Link {
             noted: None,
             failures: 0,
             barred_until: None,
+            silence: None,
         }
     }
 
@@ -60,7 +74,15 @@ impl Link {
             self.rate.note(bytes, took.get().max(1));
         }
         self.noted = Some(now);
-        (self.failures, self.barred_until) = (0, None);
+        (self.failures, self.barred_until, self.silence) = (0, None, None);
+    }
+
+    /// It did not answer in that time. Where that is no failure, it is taken to need twice as long.
+    pub fn note_silence(&mut self, lasted: Micros, now: Instant) {
+        if SILENCE_FAILS <= lasted {
+            return self.note_failure(now);
+        }
+        self.silence = Some(Silence { lasted, noted: now });
     }
 
     /// It did not answer, or what came could not be used.
@@ -84,7 +106,13 @@ impl Link {
             (self.wait(), self.rate())
         };
         let sending = u128::from(bytes) * u128::from(micros) / u128::from(sent.max(1));
-        wait + Micros::new(u64::try_from(sending).unwrap_or(u64::MAX / 2))
+        wait.max(self.least_wait(now)) + Micros::new(u64::try_from(sending).unwrap_or(u64::MAX / 2))
+    }
+
+    /// How long it takes to answer at least, by its silence.
+    fn least_wait(&self, now: Instant) -> Micros {
+        let silence = self.silence.filter(|silence| now.since(silence.noted) <= STALE);
+        silence.map_or(Micros::ZERO, |silence| silence.lasted + silence.lasted)
     }
 
     fn wait(&self) -> Micros {

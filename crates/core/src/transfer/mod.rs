@@ -2,7 +2,8 @@
 //!
 //! The faster alternative wins, by measurement: this engine's prefill speed against the latency and
 //! bandwidth of this link. A link that was never measured has a stated prior, so that it is tried;
-//! an old measurement fades back to the prior, so that the link is tried again; and a peer that
+//! an old measurement fades back to the prior, so that the link is tried again; a peer that does not
+//! answer in the time of a short prompt is asked by longer ones alone until it answers; and one that
 //! fails gets an exponential backoff (`docs/design/kv-share.md#r4`).
 //!
 //! **Invariant:** a decision is a function of its arguments, and a decision to fetch names the
@@ -14,7 +15,9 @@ mod tests;
 
 use overdraft_units::{Instant, Micros, Tokens};
 
-pub use self::link::{BARRED_FIRST, BARRED_MAX, BYTES_PER_SECOND_FIRST, Link, STALE, WAIT_FIRST};
+pub use self::link::{
+    BARRED_FIRST, BARRED_MAX, BYTES_PER_SECOND_FIRST, Link, SILENCE_FAILS, STALE, WAIT_FIRST,
+};
 use crate::estimate::Pace;
 
 /// Prefixes shorter than this are computed: asking costs as much.

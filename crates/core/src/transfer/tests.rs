@@ -92,6 +92,23 @@ fn another_peer_has_the_time_that_the_first_one_left() {
 }
 
 #[test]
+fn who_is_silent_for_a_moment_is_asked_where_it_has_longer() {
+    let mut peer = link(1, 100_000_000);
+    peer.note_silence(Micros::new(4_000), at(0));
+    // Eight milliseconds to compute, and as many until it is taken to answer; and ten times as long.
+    check(missing(80, 1), &peer, 10_000, Err(Why::Slow));
+    check(missing(800, 1), &peer, 10_000, Ok(8));
+    let later = Instant::ORIGIN + STALE + Micros::new(1);
+    let verdict = judge(missing(80, 1), &peer, pace(10_000), later);
+    assert!(matches!(verdict, Verdict::Fetch { .. }), "{verdict:?}");
+    peer.note(Micros::new(1_000), 1, Micros::new(1), at(0));
+    check(missing(80, 1), &peer, 10_000, Ok(1));
+    // Who has had long enough has failed.
+    peer.note_silence(SILENCE_FAILS, at(0));
+    check(missing(800, 1), &peer, 10_000, Err(Why::Barred));
+}
+
+#[test]
 fn who_fails_is_left_alone_for_a_while_that_doubles_and_ends() {
     let mut link = Link::new();
     let mut now = at(0);

@@ -261,8 +261,7 @@ impl KvShare {
     }
 
     /// Which of these peers has the most of what is missing, and how many blocks; the first that has all
-    /// of it will do. When time is up, the best answer so far counts, and silence is a failure, though not
-    /// on a retry.
+    /// of it will do. When time is up, the best answer so far counts, and silence is noted.
     async fn look_up(
         &self,
         wanted: &Wanted,
@@ -299,11 +298,7 @@ impl KvShare {
         let answered = timeout(within, answers).await;
         if answered.is_err() {
             for peer in &silent {
-                if is_retry {
-                    self.0.metrics.rejected(Break::Timeout.reason());
-                } else {
-                    self.give_up_on(peer, &Break::Timeout);
-                }
+                self.note_silence(peer, within.into(), is_retry);
             }
         }
         best
@@ -323,10 +318,11 @@ impl KvShare {
     fn learn(&self, errand: &Errand, fetch: &Fetch<'_>, took: Micros, broke: Option<&Break>) {
         let now = self.0.clock.now();
         match broke {
-            // Slow, not silent: the next decision knows better. On a retry it had hardly time.
-            Some(Break::Timeout) if 0 < fetch.bytes || errand.is_retry => {
-                self.0.metrics.rejected("timeout");
+            Some(Break::Timeout) if fetch.bytes == 0 => {
+                self.note_silence(&errand.peer, took, errand.is_retry);
             }
+            // Slow, not silent: the next decision knows better.
+            Some(Break::Timeout) => self.0.metrics.rejected("timeout"),
             Some(error) => self.give_up_on(&errand.peer, error),
             None => {}
         }
@@ -353,12 +349,20 @@ impl KvShare {
         });
     }
 
+    /// A peer has not answered in that time. On a retry it had what busy peers left, which says nothing.
+    fn note_silence(&self, peer: &Peer, lasted: Micros, is_retry: bool) {
+        self.0.metrics.rejected(Break::Timeout.reason());
+        if !is_retry {
+            self.beliefs().link_mut(peer).note_silence(lasted, self.0.clock.now());
+            tracing::warn!(%peer, ?lasted, "a peer did not answer in time");
+        }
+    }
+
     fn give_up_on(&self, peer: &Peer, error: &Break) {
         let reason = error.reason();
         self.0.metrics.rejected(reason);
         if error.is_the_peers() {
-            let now = self.0.clock.now();
-            self.beliefs().link_mut(peer).note_failure(now);
+            self.beliefs().link_mut(peer).note_failure(self.0.clock.now());
         }
         tracing::warn!(%peer, %error, reason, "a peer gave no blocks, or not all of them");
     }
