@@ -216,21 +216,19 @@ fn read(path: &PathBuf) -> Result<Map<String, Value>, Fault> {
 /// A refusal of the request that is to be explained is its user's mistake; any other says who was asked.
 fn refused(url: &str, status: StatusCode, answer: &[u8], is_named: bool) -> Fault {
     let error = GatewayError::refused(status, answer);
-    let GatewayError::Refused { message: Some(why), code, .. } = &error else {
+    let GatewayError::Refused { message: Some(why), param, .. } = &error else {
         return error.fault(url);
     };
     match status {
-        // Else the path is not known.
-        StatusCode::NOT_FOUND if code.as_deref() == Some("model_not_found") => {
-            Fault::input(why.as_str())
-        }
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
         | StatusCode::NOT_FOUND
         | StatusCode::METHOD_NOT_ALLOWED => error.fault(url),
-        StatusCode::BAD_REQUEST if !is_named => Fault::input(why.as_str()).hint(
-            "`--model NAME` names it; the gateway's `model_default` does for all requests that name none",
-        ),
+        StatusCode::BAD_REQUEST if !is_named && param.as_deref() == Some("model") => {
+            Fault::input(why.as_str()).hint(
+                "`--model NAME` names it; the gateway's `model_default` does for all requests that name none",
+            )
+        }
         status if status.is_client_error() => Fault::input(why.as_str()),
         _ => error.fault(url),
     }
@@ -328,11 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_a_gateway_does_not_know_is_the_requests_fault() {
-        let says = "the model `typo` does not exist";
-        let body = format!(r#"{{"error":{{"message":"{says}","code":"model_not_found"}}}}"#);
-        let fault = refused(GATEWAY, StatusCode::NOT_FOUND, body.as_bytes(), true);
-        assert_eq!(format!("{fault:?}"), format!("{:?}", Fault::input(says)));
+    fn how_a_model_is_named_is_told_where_that_is_what_the_request_lacks() {
+        let of = |param: &str| {
+            let body = format!(r#"{{"error":{{"message":"no","param":"{param}"}}}}"#);
+            format!("{:?}", refused(GATEWAY, StatusCode::BAD_REQUEST, body.as_bytes(), false))
+        };
+        assert!(of("model").contains("`--model NAME` names it"), "{}", of("model"));
+        // The gateway's `model_default` names it.
+        assert_eq!(of("max_tokens"), format!("{:?}", Fault::input("no")));
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub(crate) enum GatewayError {
         status: StatusCode,
         /// What the server says of it.
         message: Option<String>,
-        /// The error's name, as in `model_not_found`.
-        code: Option<String>,
+        /// The member of the request that it finds fault with.
+        param: Option<String>,
     },
     /// A gateway that does not know a request, in its own words.
     #[error("it answers `404 Not Found`: {0}")]
@@ -48,19 +48,19 @@ struct Refusal {
 #[derive(Deserialize)]
 struct Told {
     message: String,
-    /// A number in the errors of some other servers.
+    /// Something else in the errors of some other servers.
     #[serde(default)]
-    code: serde_json::Value,
+    param: serde_json::Value,
 }
 
 impl GatewayError {
     /// Of an answer's status and body.
     pub(crate) fn refused(status: StatusCode, body: &[u8]) -> Self {
         let told: Option<Refusal> = serde_json::from_slice(body).ok();
-        let code = told.as_ref().and_then(|told| told.error.code.as_str()).map(str::to_owned);
+        let param = told.as_ref().and_then(|told| told.error.param.as_str()).map(str::to_owned);
         let message = told.map(|told| plain(&told.error.message));
         let message = message.map(|text| text.chars().take(MESSAGE_CHARS_MAX).collect());
-        Self::Refused { status, message, code }
+        Self::Refused { status, message, param }
     }
 
     /// The same, where a request was asked for. A gateway says what it does not find; most other servers do not.
@@ -137,9 +137,9 @@ mod tests {
         let lost = refused(StatusCode::NOT_FOUND, r#"{"detail":"Not Found"}"#);
         check(&lost, "it answers `404 Not Found`", "`admin.listen`");
         check(&refused(StatusCode::BAD_GATEWAY, ""), "it answers `502 Bad Gateway`", "URL/version");
-        let numbered = r#"{"error":{"message":"no such model","code":404}}"#;
+        let odd = r#"{"error":{"message":"no such model","param":404}}"#;
         let says = "it answers `404 Not Found`: no such model";
-        check(&refused(StatusCode::NOT_FOUND, numbered), says, "`admin.listen`");
+        check(&refused(StatusCode::NOT_FOUND, odd), says, "`admin.listen`");
         let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(100_000));
         let long = refused(StatusCode::NOT_FOUND, &long).to_string();
         assert!(long.len() < 500, "{} bytes", long.len());
