@@ -2,8 +2,8 @@
 //!
 //! The faster alternative wins, by measurement: this engine's prefill speed against the latency and
 //! bandwidth of this link. A link that was never measured has a stated prior, so that it is tried;
-//! an old measurement fades back to the prior, so that the link is tried again; a peer that does not
-//! answer in the time of a short prompt is asked by longer ones alone until it answers; and one that
+//! an old measurement fades back to the prior, so that the link is tried again. A peer that does not
+//! answer in the time of a short prompt is asked by longer ones alone until it answers; one that
 //! fails gets an exponential backoff (`docs/design/kv-share.md#r4`).
 //!
 //! **Invariant:** a decision is a function of its arguments, and a decision to fetch names the
