@@ -48,10 +48,7 @@ async fn three_vllms() -> (Vec<Mock>, Gateway) {
         mocks.last().unwrap().behave(|manner| manner.metrics = Some(VLLM.into()));
     }
     let gateway = Gateway::start(&mocks.iter().collect::<Vec<_>>()).await;
-    let mut client = gateway.client().await;
-    while client.get("/metrics").await.1.matches("result=\"ok\"").count() < 3 {
-        tokio::task::yield_now().await;
-    }
+    gateway.until_scraped(3).await;
     (mocks, gateway)
 }
 

@@ -44,13 +44,7 @@ async fn ids_go_on_where_they_are_known_and_stay_with_the_gateway() {
 
 #[tokio::test]
 async fn a_worker_that_dies_when_it_is_asked_for_a_text_closes_no_way() {
-    let mut mocks = Vec::new();
-    for _ in 0..3 {
-        mocks.push(Mock::start(&[MODEL]).await);
-        mocks.last().unwrap().behave(|manner| manner.metrics = Some(VLLM.into()));
-    }
-    let gateway = Gateway::start(&mocks.iter().collect::<Vec<_>>()).await;
-    gateway.until_scraped(3).await;
+    let (mut mocks, gateway) = three_vllms().await;
     let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
     let mut call = Mock::any(&mut mocks).await;
     call.stream().await;
