@@ -3,14 +3,14 @@
 //! | after               | events                                                                  |
 //! |---------------------|-------------------------------------------------------------------------|
 //! | the beginning       | `response.created`, `response.in_progress`                              |
-//! | an item opens       | `response.output_item.added`, `response.content_part.added` for text    |
+//! | an item opens       | `response.output_item.added`; `response.content_part.added` for text and thoughts |
 //! | more of it          | its `.delta`                                                            |
-//! | it closes           | its `.done`, `response.content_part.done`, `response.output_item.done`  |
+//! | it closes           | its `.done`; `response.content_part.done` for those; `response.output_item.done` |
 //! | the answer is whole | `response.completed`, or `response.incomplete` where it was cut short   |
 //! | it broke off        | `response.failed`                                                       |
 //!
 //! **Invariant:** `sequence_number` counts from 0 without gaps, and the output of the last event is the items
-//! of `response.output_item.done`.
+//! of `response.output_item.done`. A part is added before its deltas: `OpenAI`'s SDK for Node appends them to it.
 
 use std::sync::Arc;
 
@@ -133,14 +133,10 @@ impl Writer {
         let output_index = self.at();
         let added = json!({"output_index": output_index});
         self.event("response.output_item.added", WithItem { body: added, item: &item }, out);
-        if matches!(open.kind, OpenKind::Message(_)) {
-            let part = Part::text("", &[]);
+        if let Some(part) = open.part() {
             let place = Place { item_id: &open.id, output_index, content_index: Some(0) };
-            self.event(
-                "response.content_part.added",
-                Placed { place, body: WithPart { part } },
-                out,
-            );
+            let added = Placed { place, body: WithPart { part } };
+            self.event("response.content_part.added", added, out);
         }
         self.open = Some(open);
     }
@@ -196,8 +192,6 @@ impl Writer {
             OpenKind::Message(logprobs) => {
                 let done = WithLogprobs { text, logprobs };
                 self.event("response.output_text.done", Placed { place: place(), body: done }, out);
-                let body = WithPart { part: Part::text(text, logprobs) };
-                self.event("response.content_part.done", Placed { place: place(), body }, out);
             }
             OpenKind::Reasoning => {
                 let body = json!({"text": text});
@@ -213,6 +207,10 @@ impl Writer {
                 let name = "response.custom_tool_call_input.done";
                 self.event(name, Placed { place: place(), body }, out);
             }
+        }
+        if let Some(part) = open.part() {
+            let body = WithPart { part };
+            self.event("response.content_part.done", Placed { place: place(), body }, out);
         }
         let is_sealed = self.included.seals && matches!(open.kind, OpenKind::Reasoning);
         let sealed = if is_sealed { self.seal.seal(text) } else { None };
@@ -239,18 +237,23 @@ impl OpenItem {
         }
     }
 
+    /// The part that its content is, as far as it has come; a call has none.
+    fn part(&self) -> Option<Part<'_>> {
+        match &self.kind {
+            OpenKind::Message(logprobs) => Some(Part::text(&self.text, logprobs)),
+            OpenKind::Reasoning => Some(Part::ReasoningText { text: &self.text }),
+            OpenKind::Function { .. } | OpenKind::Custom { .. } => None,
+        }
+    }
+
     /// The item as it stands: without content while it is in progress.
     fn item(&self, status: Status, encrypted_content: Option<String>) -> Item<'_> {
         let (id, text) = (self.id.as_str(), self.text.as_str());
         let is_open = status == Status::InProgress;
-        let content = |part| if is_open { Vec::new() } else { vec![part] };
+        let content = self.part().filter(|_| !is_open).into_iter().collect();
         match &self.kind {
-            OpenKind::Message(logprobs) => {
-                let content = content(Part::text(text, logprobs));
-                Item::Message { id, status, role: "assistant", content }
-            }
+            OpenKind::Message(_) => Item::Message { id, status, role: "assistant", content },
             OpenKind::Reasoning => {
-                let content = content(Part::ReasoningText { text });
                 Item::Reasoning { id, status, summary: [], content, encrypted_content }
             }
             OpenKind::Function { call_id, tool } => Item::FunctionCall {

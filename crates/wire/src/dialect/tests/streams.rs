@@ -220,6 +220,38 @@ fn output(events: &[Value]) -> Vec<Value> {
     items
 }
 
+/// The contents of the items that events add up to, as OpenAI's SDK for Node adds them up: each delta goes on with a part
+/// of its own kind, which was added before.
+fn contents(events: &[Value]) -> Vec<Value> {
+    let mut items: Vec<Value> = Vec::new();
+    for event in events {
+        let place = |name: &str| event[name].as_u64().and_then(|at| usize::try_from(at).ok());
+        let kind = event["type"].as_str().unwrap();
+        if kind == "response.output_item.added" {
+            items.push(event["item"].clone());
+        }
+        let (Some(at), Some(part)) = (place("output_index"), place("content_index")) else {
+            continue;
+        };
+        let content = &mut items[at]["content"];
+        match kind {
+            "response.content_part.added" => {
+                assert_eq!(content.as_array().unwrap().len(), part);
+                content.as_array_mut().unwrap().push(event["part"].clone());
+            }
+            "response.content_part.done" => assert_eq!(content[part], event["part"]),
+            _ => {
+                let told = content[part]["type"].as_str().unwrap();
+                assert!(kind.starts_with(&format!("response.{told}.")), "{kind} of {told}");
+                if kind.ends_with(".delta") {
+                    push(&mut content[part]["text"], &event["delta"]);
+                }
+            }
+        }
+    }
+    items.iter().map(|item| item["content"].clone()).collect()
+}
+
 fn response_writer() -> responses::Writer {
     let tools = json!([{"type": "function", "name": "f"}]);
     let body = response(json!({ "tools": tools }));
@@ -257,6 +289,9 @@ proptest! {
         let events = events(response_writer(), &turn.chunks());
         let last = &events.last().unwrap()["response"];
         prop_assert_eq!(&Value::from(output(&events)), &last["output"]);
+        let items = last["output"].as_array().unwrap();
+        let told: Vec<Value> = items.iter().map(|item| item["content"].clone()).collect();
+        prop_assert_eq!(contents(&events), told);
         let whole = responses::object(&turn.whole(), response_writer()).unwrap();
         prop_assert_eq!(last, &serde_json::from_slice::<Value>(&whole).unwrap());
     }
