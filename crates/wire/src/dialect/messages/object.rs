@@ -77,6 +77,15 @@ pub(super) struct Usage {
     cache_read: Option<u64>,
     #[serde(rename = "cache_creation_input_tokens", skip_serializing_if = "Option::is_none")]
     cache_creation: Option<u64>,
+    #[serde(rename = "output_tokens_details", skip_serializing_if = "Option::is_none")]
+    output_details: Option<OutputDetails>,
+}
+
+/// What the output is made of; absent where the worker tells of no thoughts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct OutputDetails {
+    #[serde(rename = "thinking_tokens")]
+    thinking: u64,
 }
 
 impl Usage {
@@ -88,6 +97,8 @@ impl Usage {
             output: told.completion,
             cache_read: cached,
             cache_creation: cached.map(|_| 0),
+            output_details: (0 < told.reasoning)
+                .then_some(OutputDetails { thinking: told.reasoning }),
         }
     }
 }

@@ -69,11 +69,14 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Token counts, all of them: Codex fails a turn that lacks one.
+/// Token counts, all of them: Codex fails a turn that lacks one. No worker tells what it wrote to its cache.
 pub(super) fn usage(told: ChatUsage) -> Value {
     json!({
         "input_tokens": told.prompt,
-        "input_tokens_details": {"cached_tokens": told.cached.unwrap_or(0)},
+        "input_tokens_details": {
+            "cached_tokens": told.cached.unwrap_or(0),
+            "cache_write_tokens": 0,
+        },
         "output_tokens": told.completion,
         "output_tokens_details": {"reasoning_tokens": told.reasoning},
         "total_tokens": told.prompt + told.completion,

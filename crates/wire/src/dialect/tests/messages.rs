@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{chat_of_message, message, refuses_message, to_chat};
-use crate::dialect::messages::{Thoughts, prompt};
+use crate::dialect::messages::{Identity, Thoughts, object, prompt};
 
 /// The chat messages of these turns.
 #[track_caller]
@@ -359,6 +359,25 @@ fn a_count_takes_what_the_prompt_depends_on() {
             "add_generation_prompt": true,
         })
     );
+}
+
+#[test]
+fn tokens_of_thoughts_are_told_where_the_worker_tells_them() {
+    let identity = Identity { id: "msg_1".to_owned(), model: None };
+    for (details, expected) in [
+        (json!({"reasoning_tokens": 4}), json!({"thinking_tokens": 4})),
+        (json!({"reasoning_tokens": 0}), Value::Null),
+        (Value::Null, Value::Null),
+    ] {
+        let usage = json!({"prompt_tokens": 5, "completion_tokens": 7,
+            "completion_tokens_details": details});
+        let choice = json!({"message": {"content": "a"}, "finish_reason": "stop"});
+        let answer = json!({"choices": [choice], "usage": usage}).to_string();
+        let message = object(answer.as_bytes(), &identity, Thoughts::LeftOut).unwrap();
+        let message: Value = serde_json::from_slice(&message).unwrap();
+        assert_eq!(message["usage"]["output_tokens"], 7);
+        assert_eq!(message["usage"]["output_tokens_details"], expected);
+    }
 }
 
 #[test]

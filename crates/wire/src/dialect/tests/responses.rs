@@ -272,6 +272,26 @@ fn custom_calls_go_there_and_back_as_raw_text() {
 }
 
 #[test]
+fn token_counts_have_every_member_that_clients_require() {
+    let identity = Identity { id: "resp_1".to_owned(), created_at: 1, model: None };
+    let writer = Writer::new(identity, translated(&response(json!({}))).unwrap(), seal());
+    let answer = json!({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 3}});
+    let object = object(answer.to_string().as_bytes(), writer).unwrap();
+    let object: Value = serde_json::from_slice(&object).unwrap();
+    assert_eq!(
+        object["usage"],
+        json!({
+            "input_tokens": 5,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": 3,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 8,
+        })
+    );
+}
+
+#[test]
 fn what_changes_the_answer_is_refused_by_name() {
     let part = |part: Value| json!({"input": [{"role": "user", "content": [part]}]});
     for (more, word) in [
