@@ -11,6 +11,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::error::{ApiError, ErrorKind, clip};
+use crate::json::{Object, Patch};
 
 /// An object that is being read, and where it stands in the request.
 #[derive(Debug)]
@@ -247,12 +248,12 @@ impl<'a> ReadMembers<'a> {
     }
 }
 
-/// An object with the text member `name` set.
-pub(super) fn with_text(raw: &RawValue, name: &str, text: &str) -> Box<RawValue> {
-    let Ok(object) = crate::json::Object::parse(raw.get().as_bytes()) else {
+/// An object with its members changed so.
+pub(super) fn patched(raw: &RawValue, patch: &Patch) -> Box<RawValue> {
+    let Ok(object) = Object::parse(raw.get().as_bytes()) else {
         return raw.to_owned();
     };
-    let patched = crate::json::Patch::new().set(name, &text).apply(&object);
-    let patched = String::from_utf8(patched).ok().and_then(|text| RawValue::from_string(text).ok());
+    let patched = String::from_utf8(patch.apply(&object)).ok();
+    let patched = patched.and_then(|text| RawValue::from_string(text).ok());
     patched.unwrap_or_else(|| raw.to_owned())
 }

@@ -4,6 +4,7 @@
 //! |---------------------------------------------|--------------|
 //! | Request fields                              | `request.rs` |
 //! | Input items as chat messages                | `items.rs`   |
+//! | Input items as they are kept                | `kept_item.rs` |
 //! | Tools, their names there and back           | `tools.rs`   |
 //! | What the object repeats of the request      | `echo.rs`    |
 //! | The answer's object and its items           | `object.rs`  |
@@ -18,6 +19,7 @@ mod echo;
 mod error;
 mod events;
 mod items;
+mod kept_item;
 mod object;
 mod request;
 mod tools;

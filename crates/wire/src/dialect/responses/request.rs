@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::Seal;
 use super::echo::{Course, Echo, Keeping, Reasoning, default_of, message};
 use super::items::Reader;
+use super::kept_item::kept;
 use super::tools::{Naming, Tools};
 use crate::dialect::Prompt;
 use crate::dialect::chat::{Chat, ChatBody, ChatMessage, JsonSchema, LeftOut};
@@ -154,9 +155,9 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The input as items, each with an id; what has none gets one that follows from `seed`.
+    /// The input as items that clients can read back; made-up ids follow from `seed`.
     pub fn input_items(&self, seed: &str) -> Vec<Box<RawValue>> {
-        let item = |(at, raw): (usize, &&RawValue)| named(raw, &format!("{seed}/input"), at);
+        let item = |(at, raw): (usize, &&RawValue)| kept(raw, &format!("{seed}/input"), at);
         match &self.input {
             Input::Text(text) => {
                 let id = format!("msg_{}", word_of(&format!("{seed}/input"), 0));
@@ -350,22 +351,4 @@ fn parameters(echo: &Echo, included: Included, chat: &mut ChatBody) {
         chat.set("logprobs", &true);
         chat.set_some("top_logprobs", echo.top_logprobs);
     }
-}
-
-/// An item with an id.
-fn named(raw: &RawValue, seed: &str, at: usize) -> Box<RawValue> {
-    let Ok(mut fields) = Fields::of(raw, "") else { return raw.to_owned() };
-    if fields.take("id").is_some() {
-        return raw.to_owned();
-    }
-    let prefix = match fields.text("type").ok().flatten().as_deref() {
-        None | Some("message") => "msg",
-        Some("function_call") => "fc",
-        Some("custom_tool_call") => "ctc",
-        Some("reasoning") => "rs",
-        Some("compaction") => "cmp",
-        Some(_) => "item",
-    };
-    let id = format!("{prefix}_{}", word_of(seed, at));
-    crate::dialect::fields::with_text(raw, "id", &id)
 }

@@ -1,5 +1,6 @@
 //! Rows of the mapping from Responses to chat.
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{chat_of_response, refuses_response, response, seal, translated};
@@ -339,6 +340,48 @@ fn a_request_tells_what_is_kept_of_it() {
 }
 
 #[test]
+fn kept_items_have_what_clients_take_for_granted() {
+    let turns = json!([
+        user("q"),
+        {"type": null, "id": null, "role": "assistant", "content": "a", "phase": "commentary"},
+        call("c", "f", "{}"),
+        output("c", json!("r")),
+        {"role": "developer", "content": [{"type": "input_text", "text": "d"}], "status": "incomplete"},
+        {"type": "reasoning", "summary": [], "id": "rs_1"},
+    ]);
+    let body = response(json!({ "input": turns }));
+    let request = Request::parse(&body).unwrap();
+    let raw = request.input_items("seed");
+    let items: Vec<Value> =
+        raw.iter().map(|item| serde_json::from_str(item.get()).unwrap()).collect();
+    let said = json!([{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}]);
+    assert_eq!(items[0]["content"], json!([{"type": "input_text", "text": "q"}]));
+    assert_eq!((&items[1]["content"], &items[1]["phase"]), (&said, &json!("commentary")));
+    let kinds: Vec<&Value> = items.iter().map(|item| &item["type"]).collect();
+    let expected =
+        ["message", "message", "function_call", "function_call_output", "message", "reasoning"];
+    assert_eq!(kinds, expected);
+    let stands: Vec<&Value> = items.iter().map(|item| &item["status"]).collect();
+    let done = json!("completed");
+    assert_eq!(stands, [&done, &done, &done, &done, &json!("incomplete"), &Value::Null]);
+    assert!(items.iter().all(|item| item["id"].is_string()), "{items:?}");
+    assert_eq!(items[2], call("c", "f", "{}"));
+    // To a worker they say what they said before.
+    let follows = response(json!({"input": [user("next")]}));
+    let chat_after = |history: &[Box<RawValue>]| -> Value {
+        let request = Request::parse(&follows).unwrap();
+        serde_json::from_slice(&request.translate(history, &super::OpenSeal).unwrap().chat.body)
+            .unwrap()
+    };
+    let sent: Vec<Box<RawValue>> = turns.as_array().unwrap().iter().map(as_raw).collect();
+    assert_eq!(chat_after(&raw), chat_after(&sent));
+}
+
+fn as_raw(item: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(item).unwrap()
+}
+
+#[test]
 fn history_comes_before_the_input_and_instructions_before_both() {
     let body = response(json!({"instructions": "I2."}));
     let history: Vec<_> = [
@@ -347,7 +390,7 @@ fn history_comes_before_the_input_and_instructions_before_both() {
         "content": [{"type": "output_text", "text": "a1"}]}),
     ]
     .iter()
-    .map(|item| serde_json::value::to_raw_value(item).unwrap())
+    .map(as_raw)
     .collect();
     let translated = Request::parse(&body).unwrap().translate(&history, &super::OpenSeal).unwrap();
     let chat: Value = serde_json::from_slice(&translated.chat.body).unwrap();
