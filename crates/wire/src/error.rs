@@ -27,6 +27,8 @@ pub enum ErrorKind {
     ModelNotFound,
     /// The response that a request goes on from is not kept.
     PreviousResponseNotFound,
+    /// A message is to begin or go on a conversation that the server keeps.
+    ThreadUnsupported,
     /// The path exists, not for this method.
     MethodNotAllowed,
     /// The client was too slow to send its request.
@@ -51,7 +53,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for catalogues and metric labels.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::InvalidRequest,
         Self::InvalidJson,
         Self::ContextLengthExceeded,
@@ -60,6 +62,7 @@ impl ErrorKind {
         Self::NotFound,
         Self::ModelNotFound,
         Self::PreviousResponseNotFound,
+        Self::ThreadUnsupported,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
         Self::RequestTooLarge,
@@ -84,6 +87,7 @@ impl ErrorKind {
             Self::NotFound => (404, INVALID, Some("not_found")),
             Self::ModelNotFound => (404, INVALID, Some("model_not_found")),
             Self::PreviousResponseNotFound => (404, INVALID, Some("previous_response_not_found")),
+            Self::ThreadUnsupported => (400, INVALID, Some("thread_unsupported_request")),
             Self::MethodNotAllowed => (405, INVALID, Some("method_not_allowed")),
             Self::RequestTimeout => (408, INVALID, Some("request_timeout")),
             Self::RequestTooLarge => (413, INVALID, Some("request_too_large")),

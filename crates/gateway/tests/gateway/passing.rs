@@ -259,6 +259,22 @@ async fn errors_have_the_dialect_s_own_words() {
 }
 
 #[tokio::test]
+async fn a_thread_is_refused_though_messages_pass() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], pass).await;
+    let mut client = gateway.client().await;
+    client.post(MESSAGES, &odd(r#","thread":{"type":"create"}"#)).await;
+    let (head, body) = client.whole().await;
+    assert_eq!(head.status, 400, "{body}");
+    let code = &read(&body)["error"]["details"]["error_code"];
+    assert_eq!(code, "thread_unsupported_request");
+    assert!(mock.is_idle(), "an engine would answer a part as if it were all");
+    client.post(MESSAGES, &odd(r#","thread":null"#)).await;
+    mock.call().await.answer(200, MESSAGE).await;
+    assert_eq!(client.whole().await.0.status, 200);
+}
+
+#[tokio::test]
 async fn messages_of_tenants_are_translated_where_workers_are_told_salts() {
     let mut mock = Mock::start(&[MODEL]).await;
     let key = |settings: &mut GatewaySettings| {

@@ -7,6 +7,7 @@
 //! | Responses without `"store": false`, in the background, or after another | the gateway keeps them, not the worker |
 //! | one that holds a seal of ours                                           | no worker can open it                  |
 //! | Messages of a tenant, where any worker is told salts                    | the dialect has no field for a salt    |
+//! | Messages with a `thread`, which is refused                              | no worker keeps what it stands for     |
 //!
 //! **Invariant:** a request that passes shares a worker's cache with nobody whom its translation would not share it with.
 
@@ -44,7 +45,9 @@ pub(super) fn passes(gateway: &Gateway, caller: &Caller, dialect: Dialect, body:
     routes.passes(model, dialect)
         && memmem::find(body, SEALED.as_bytes()).is_none()
         && match dialect {
-            Dialect::Messages => caller.is_nobody() || !tells_salts(&settings),
+            Dialect::Messages => {
+                !names_thread(&object) && (caller.is_nobody() || !tells_salts(&settings))
+            }
             Dialect::Responses => !needs_memory(&object),
         }
 }
@@ -54,6 +57,11 @@ fn needs_memory(object: &Object<'_>) -> bool {
     let is = |name: &str, value: &str| object.raw(name).is_some_and(|raw| raw == value);
     let follows = object.raw("previous_response_id").is_some_and(|raw| raw != "null");
     !is("store", "false") || is("background", "true") || follows
+}
+
+/// Whether a conversation that the vendor keeps is to go on: an engine would answer the new turns as if they were all.
+fn names_thread(object: &Object<'_>) -> bool {
+    object.raw("thread").is_some_and(|raw| raw != "null")
 }
 
 /// Whether any worker, there or still to be found, is told the salts of tenants.

@@ -1,8 +1,9 @@
-//! Message errors: `{"type":"error","error":{"type","message"},"request_id"}`.
+//! Message errors: `{"type":"error","error":{"type","message"},"request_id"}`, with `details` where SDKs go by them.
 
 use serde_json::json;
 
 use crate::dialect::failure::{Failure, Overflow};
+use crate::error::ErrorKind;
 
 /// What Anthropic answers where there is no room; its clients come back after it.
 const OVERLOADED: u16 = 529;
@@ -12,7 +13,11 @@ const TOO_LONG: &str = "prompt is too long";
 
 /// The error's status and body.
 pub fn error(failure: &Failure, request_id: &str) -> (u16, Vec<u8>) {
-    let error = json!({"type": error_type(failure.status), "message": message(failure)});
+    let mut error = json!({"type": error_type(failure.status), "message": message(failure)});
+    // By this code the SDK's tool runner sends the conversation itself, and goes on without a thread.
+    if failure.code.as_deref() == ErrorKind::ThreadUnsupported.code() {
+        error["details"] = json!({"error_code": failure.code});
+    }
     let body = json!({"type": "error", "error": error, "request_id": request_id});
     (status(failure.status), body.to_string().into_bytes())
 }

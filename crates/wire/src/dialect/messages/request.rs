@@ -8,7 +8,7 @@ use super::{Thoughts, tools};
 use crate::dialect::Prompt;
 use crate::dialect::chat::{Chat, ChatBody, ChatMessage, JsonSchema, LeftOut};
 use crate::dialect::fields::{Fields, list_of, mistyped, text_of, unknown};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorKind};
 
 /// Fields that say nothing of the answer's text; coding agents send them with every request.
 const HINTS: [&str; 9] = [
@@ -68,6 +68,7 @@ pub fn prompt(body: &[u8]) -> Result<Prompt, ApiError> {
 /// The request, and the images that were taken out of a prompt to be counted.
 fn read(body: &[u8], purpose: Purpose) -> Result<(Request, usize), ApiError> {
     let mut fields = Fields::of_body(body)?;
+    refuse_thread(&mut fields)?;
     let (mut chat, mut left_out) = (ChatBody::default(), LeftOut::default());
     let model = fields.text("model")?;
     chat.set_some("model", model.as_ref());
@@ -205,6 +206,16 @@ fn output(fields: &mut Fields<'_>, chat: &mut ChatBody) -> Result<(), ApiError> 
     let named = JsonSchema { name, description: None, schema, strict: None };
     chat.set("response_format", &named.format());
     format.finish()
+}
+
+/// No conversation is kept for messages. What goes on one has the new turns alone, so this is said before anything else
+/// is found missing.
+fn refuse_thread(fields: &mut Fields<'_>) -> Result<(), ApiError> {
+    if fields.take("thread").is_none() {
+        return Ok(());
+    }
+    let message = "`thread` is not served: no conversation is kept for messages; send all of it, without `thread`";
+    Err(ApiError::new(ErrorKind::ThreadUnsupported, message).with_param("thread"))
 }
 
 /// What runs on Anthropic's servers changes the answer; empty offers do not.

@@ -133,6 +133,24 @@ fn a_prompt_that_may_not_fit_alone_is_too_long_whatever_its_answer() {
 }
 
 #[test]
+fn a_thread_is_refused_by_the_code_that_the_sdk_goes_on_by() {
+    // What goes on a thread may have no messages at all.
+    for body in [
+        &br#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}],"thread":{"type":"create"}}"#[..],
+        br#"{"max_tokens":9,"messages":[],"thread":{"type":"continue","previous_message_id":"msg_1"}}"#,
+    ] {
+        let refused = super::to_chat(body).unwrap_err();
+        let (status, body) = Dialect::Messages.error(&Failure::of(&refused), "req_1");
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((status, &body["error"]["type"]), (400, &json!("invalid_request_error")));
+        assert_eq!(body["error"]["details"], json!({"error_code": "thread_unsupported_request"}));
+    }
+    let other = Failure::read(400, br#"{"error":{"message":"w","code":"other"}}"#);
+    let body: Value = serde_json::from_slice(&Dialect::Messages.error(&other, "req_1").1).unwrap();
+    assert_eq!(body["error"], json!({"type": "invalid_request_error", "message": "w"}));
+}
+
+#[test]
 fn errors_of_the_gateway_keep_their_codes() {
     let missing = ApiError::new(ErrorKind::PreviousResponseNotFound, "gone")
         .with_param("previous_response_id");
