@@ -90,7 +90,8 @@ pub(crate) async fn within<T>(
     facts: &SharedFacts,
     answering: impl Future<Output = Result<T, Refused>>,
 ) -> Result<T, Refused> {
-    in_time(deadline, facts, answering).await.unwrap_or_else(|| Err(missed().into()))
+    let done = in_time(deadline, facts, answering).await;
+    done.unwrap_or_else(|| Err(Refused::for_lateness(missed())))
 }
 
 /// The same of what cannot be refused; nothing where the deadline passes before, which the record tells.

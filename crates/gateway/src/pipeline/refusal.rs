@@ -1,7 +1,7 @@
 //! Refusals: the error and the `retry-after` of a request that is not served.
 //!
-//! Both official SDKs retry on their own after 429 and 503: after `retry-after-ms` where it is
-//! given, and not at all with `x-should-retry: false`, which is sent where a retry would only add
+//! Both official SDKs retry on their own after 408, 409, 429 and every 5xx: after `retry-after-ms` where it
+//! is given, and not at all with `x-should-retry: false`, which is sent where a retry would only add
 //! load.
 
 use std::time::{Duration, SystemTime};
@@ -66,6 +66,11 @@ impl Refused {
     /// There is no room for it, because of `reason`.
     pub(crate) const fn for_room(error: ApiError, reason: &'static str, retry: Retry) -> Self {
         Self { error, retry: Some(retry), reason: Some(reason), explained: None }
+    }
+
+    /// Its deadline has passed: an SDK that asked again would wait for as long once more.
+    pub(crate) fn for_lateness(error: ApiError) -> Self {
+        Self { retry: Some(Retry::Unwise(RETRY_AFTER_MIN)), ..Self::from(error) }
     }
 
     /// Its key has spent what it may.

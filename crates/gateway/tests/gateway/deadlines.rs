@@ -74,6 +74,7 @@ async fn a_missed_deadline_ends_the_request_at_its_worker() {
     mock.call().await.gone().await;
     let (head, body) = client.whole().await;
     assert_eq!(head.status, 504, "{body}");
+    assert_eq!(head.header("x-should-retry"), Some("false"), "SDKs retry every 5xx");
     // In mid-stream it is an error in band.
     let mut client = asked(&gateway, &deadline("2000"), &chat(r#","stream":true"#)).await;
     let mut call = mock.call().await;
