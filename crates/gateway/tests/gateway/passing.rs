@@ -215,7 +215,8 @@ async fn a_response_passes_where_the_gateway_has_nothing_to_keep() {
 async fn a_response_that_broke_off_ends_with_an_error_event() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], pass).await;
-    let added = event(&json!({"type": "response.output_text.delta", "delta": "a"}));
+    let delta = "response.output_text.delta";
+    let added = event(&json!({"type": delta, "delta": "a", "sequence_number": 3}));
     let whole = |kind: &str| event(&json!({"type": kind, "response": read(RESPONSE)}));
     let all = ["response.completed", "response.incomplete", "response.failed", "response.cut"];
     for kind in all {
@@ -233,6 +234,12 @@ async fn a_response_that_broke_off_ends_with_an_error_event() {
         if kind == "response.cut" {
             assert_eq!(end, End::Aborted);
             assert!(rest.contains("event: error\ndata: {\"type\":\"error\""), "{rest}");
+            let told = read(rest.rsplit("data: ").next().unwrap());
+            assert_eq!(
+                (&told["code"], &told["sequence_number"]),
+                (&json!("server_error"), &json!(4))
+            );
+            assert_eq!(told["error"]["message"], told["message"], "{rest}");
         } else {
             assert_eq!((rest, end), (whole(kind), End::Clean), "{kind}");
         }

@@ -50,6 +50,8 @@ pub(super) struct DialectUsage {
 pub(super) struct DialectEvent {
     pub(super) sense: Sense,
     pub(super) usage: Option<DialectUsage>,
+    /// Its place in the stream, where events are numbered.
+    pub(super) number: Option<u64>,
 }
 
 impl DialectEvent {
@@ -59,10 +61,12 @@ impl DialectEvent {
         struct Typed<'a> {
             #[serde(borrow)]
             r#type: Cow<'a, str>,
+            sequence_number: Option<Value>,
         }
-        let Ok(Typed { r#type: kind }) = serde_json::from_slice(data) else {
-            return Self { sense: Sense::Idle, usage: None };
+        let Ok(Typed { r#type: kind, sequence_number }) = serde_json::from_slice(data) else {
+            return Self { sense: Sense::Idle, usage: None, number: None };
         };
+        let number = sequence_number.as_ref().and_then(Value::as_u64);
         let sense = match dialect {
             Dialect::Messages => of_message(&kind, data),
             Dialect::Responses => of_response(&kind, data),
@@ -73,14 +77,14 @@ impl DialectEvent {
             (Dialect::Responses, _) if matches!(sense, Sense::Ended | Sense::EndedFailed(_)) => {
                 "/response/usage"
             }
-            _ => return Self { sense, usage: None },
+            _ => return Self { sense, usage: None, number },
         };
         let event: Value = serde_json::from_slice(data).unwrap_or_default();
         let usage = event.pointer(place).and_then(|usage| DialectUsage::of(dialect, usage));
         // What a message begins with tells nothing of its answer yet, whatever number stands there.
         let is_begun = kind == "message_start";
         let usage = usage.map(|usage| if is_begun { usage.of_prompt() } else { usage });
-        Self { sense, usage }
+        Self { sense, usage, number }
     }
 }
 

@@ -87,6 +87,7 @@ pub struct StreamState {
     done: bool,
     usage: Option<UsageTold>,
     dialect_usage: DialectUsage,
+    next_number: u64,
 }
 
 impl StreamState {
@@ -112,6 +113,7 @@ impl StreamState {
             done: false,
             usage: None,
             dialect_usage: DialectUsage::default(),
+            next_number: 0,
         }
     }
 
@@ -165,6 +167,11 @@ impl StreamState {
     /// The last token counts that were told.
     pub const fn usage(&self) -> Option<UsageTold> {
         self.usage
+    }
+
+    /// The number of an event that would follow, where events are numbered.
+    pub const fn next_number(&self) -> u64 {
+        self.next_number
     }
 
     /// Takes in an event.
@@ -221,6 +228,11 @@ impl StreamState {
         if let Some(usage) = event.usage {
             self.dialect_usage = self.dialect_usage.or(usage);
             self.usage = self.dialect_usage.told();
+        }
+        // A failure is not relayed, so that another event may have its number.
+        let is_relayed = !matches!(event.sense, Sense::Failed(_));
+        if let Some(number) = event.number.filter(|_| is_relayed) {
+            self.next_number = number.saturating_add(1);
         }
         match event.sense {
             Sense::Idle => return Ok(Heard::Idle),

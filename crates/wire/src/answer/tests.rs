@@ -324,6 +324,18 @@ fn a_stream_of_a_dialect_that_was_cut_is_not_whole() {
 }
 
 #[test]
+fn what_follows_a_dialect_s_events_has_the_next_number() {
+    let next = |events: &[&str]| dialect(Dialect::Responses, events).1.next_number();
+    let begun = r#"{"type":"response.created","sequence_number":0}"#;
+    let delta = r#"{"type":"response.output_text.delta","sequence_number":1}"#;
+    assert_eq!(next(&[]), 0);
+    assert_eq!(next(&[begun, delta]), 2);
+    let odd = r#"{"type":"response.output_text.delta","sequence_number":"x"}"#;
+    let failed = r#"{"type":"error","sequence_number":2,"message":"no"}"#;
+    assert_eq!(next(&[begun, delta, odd, failed]), 2);
+}
+
+#[test]
 fn a_document_of_a_dialect_has_its_members() {
     let read = |which, text: &str| Document::read_dialect(text.as_bytes(), which);
     let message = r#"{"type":"message","content":[],"usage":{"input_tokens":5,"output_tokens":3}}"#;

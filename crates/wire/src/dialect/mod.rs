@@ -66,11 +66,11 @@ impl Dialect {
         }
     }
 
-    /// The event of this dialect by which a stream tells that it failed.
-    pub fn error_event(self, failure: &Failure, request_id: &str) -> Vec<u8> {
+    /// The event of this dialect by which a stream tells that it failed; `number` is its own, where events are numbered.
+    pub fn error_event(self, failure: &Failure, request_id: &str, number: u64) -> Vec<u8> {
         let data = match self {
             Self::Messages => messages::error(failure, request_id).1,
-            Self::Responses => responses::error_event(failure),
+            Self::Responses => responses::error_event(failure, number),
         };
         [&b"event: error\ndata: "[..], &data, b"\n\n"].concat()
     }

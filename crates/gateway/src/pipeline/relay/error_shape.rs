@@ -14,25 +14,28 @@ pub(crate) enum ErrorShape {
     Dialect(Dialect, Box<str>),
 }
 
+/// The number of a stream's first event.
+const FIRST: u64 = 0;
+
 impl ErrorShape {
-    /// The event that tells an error of the gateway's.
-    pub(crate) fn event(&self, error: &ApiError) -> Bytes {
+    /// The event that tells an error of the gateway's; `number` is its own, where events are numbered.
+    pub(crate) fn event(&self, error: &ApiError, number: u64) -> Bytes {
         match self {
             Self::Chat => sse::error_event(error).into(),
             Self::Dialect(dialect, request) => {
-                dialect.error_event(&Failure::of(error), request).into()
+                dialect.error_event(&Failure::of(error), request, number).into()
             }
         }
     }
 
-    /// The event that tells an error answer with that body.
+    /// The event that tells an error answer with that body, the first of its stream.
     pub(crate) fn event_of(&self, status: u16, body: &[u8]) -> Bytes {
         match self {
             Self::Chat => {
                 let told = serde_json::from_slice::<Value>(body).ok();
                 match told.filter(|told| told["error"].is_object()) {
                     Some(error) => format!("data: {error}\n\n").into(),
-                    None => self.event(&no_stream()),
+                    None => self.event(&no_stream(), FIRST),
                 }
             }
             Self::Dialect(dialect, request) => {
@@ -40,7 +43,7 @@ impl ErrorShape {
                     200..300 => Failure::of(&no_stream()),
                     status => Failure::read(status, body),
                 };
-                dialect.error_event(&failure, request).into()
+                dialect.error_event(&failure, request, FIRST).into()
             }
         }
     }

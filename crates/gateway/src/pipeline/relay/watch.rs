@@ -165,7 +165,7 @@ impl Watch {
 
     /// The event that tells an error in it.
     pub(crate) fn error_event(&self, error: &ApiError) -> Bytes {
-        self.shape.event(error)
+        self.shape.event(error, self.state.next_number())
     }
 
     /// Whether `[DONE]` has been given out, or what a dialect has for it, or the last of the bytes that were to come:

@@ -16,13 +16,25 @@ pub fn error(failure: &Failure) -> (u16, Vec<u8>) {
     (status, json!({ "error": error }).to_string().into_bytes())
 }
 
-/// The data of the event that tells an error in a stream of another's.
-pub fn error_event(failure: &Failure) -> Vec<u8> {
+/// The data of the event that tells an error in a stream of another's; `number` is its own among the events.
+///
+/// The SDKs' types have its members at the top, and their streams raise what stands in `error`, as `OpenAI`'s server
+/// sends it.
+pub fn error_event(failure: &Failure, number: u64) -> Vec<u8> {
+    let (code, message, param) = (code(failure), &failure.message, &failure.param);
+    let error = json!({
+        "type": error_type(failure.status),
+        "code": code,
+        "message": message,
+        "param": param,
+    });
     let event = json!({
         "type": "error",
-        "code": code(failure),
-        "message": failure.message,
-        "param": failure.param,
+        "sequence_number": number,
+        "code": code,
+        "message": message,
+        "param": param,
+        "error": error,
     });
     event.to_string().into_bytes()
 }

@@ -151,6 +151,21 @@ fn a_thread_is_refused_by_the_code_that_the_sdk_goes_on_by() {
 }
 
 #[test]
+fn an_error_event_of_responses_has_its_members_where_either_sdk_reads_them() {
+    let failure = Failure::of(&ApiError::upstream("w"));
+    let event = Dialect::Responses.error_event(&failure, "req_1", 7);
+    let data = event.strip_prefix(b"event: error\ndata: ").unwrap();
+    let data: Value = serde_json::from_slice(data).unwrap();
+    assert_eq!((&data["type"], &data["sequence_number"]), (&json!("error"), &json!(7)));
+    let told =
+        json!({"type": "server_error", "code": "server_error", "message": "w", "param": null});
+    assert_eq!(data["error"], told);
+    for name in ["code", "message", "param"] {
+        assert_eq!(data[name], told[name]);
+    }
+}
+
+#[test]
 fn errors_of_the_gateway_keep_their_codes() {
     let missing = ApiError::new(ErrorKind::PreviousResponseNotFound, "gone")
         .with_param("previous_response_id");

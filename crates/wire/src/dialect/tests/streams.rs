@@ -454,7 +454,7 @@ fn a_stream_that_has_begun_fails_in_the_words_of_an_answer_that_has_not() {
         out,
         [
             &b"event: ping\ndata: {\"type\":\"ping\"}\n\n"[..],
-            &Dialect::Messages.error_event(&failure, "req_1")
+            &Dialect::Messages.error_event(&failure, "req_1", 0)
         ]
         .concat()
     );
