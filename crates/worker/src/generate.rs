@@ -5,7 +5,6 @@
 //! engine frees their blocks. **Invariant:** either every completion is taken by the engine or the
 //! request is refused.
 
-use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use overdraft_wire::Generation;
 use overdraft_wire::request::Delivery;
 use overdraft_wire::{ApiError, ErrorKind};
 
+use crate::choice_order::ChoiceOrder;
 use crate::fault_injection::{self, FaultInjector, InjectedFault};
 use crate::kv_share::Peer;
 use crate::meter::Meter;
@@ -167,30 +167,24 @@ async fn submit_all(
 #[derive(Debug)]
 struct Streams {
     live: Vec<(usize, RequestStream)>,
-    /// Prompts of which the first choice has yet to tell the log probabilities. The other choices
-    /// tell the same, so they are not heard before.
-    untold: BTreeSet<usize>,
-    per_prompt: usize,
+    order: ChoiceOrder,
 }
 
 impl Streams {
     fn new(plan: &Plan, streams: Vec<RequestStream>) -> Self {
-        let prompts = if plan.prompt_logprobs.is_some() { plan.prompts.len() } else { 0 };
         Self {
             live: streams.into_iter().enumerate().collect(),
-            untold: (0..prompts).collect(),
-            per_prompt: plan.per_prompt(),
+            order: ChoiceOrder::new(plan.prompts.len(), plan.per_prompt()),
         }
     }
 
-    /// The next event of any choice. A choice whose stream ends without a last event is lost with
+    /// The next event of any choice that may begin. A choice whose stream ends without a last event is lost with
     /// the engine.
     async fn next(&mut self) -> (usize, Event) {
-        let Self { live, untold, per_prompt } = self;
+        let Self { live, order } = self;
         let (place, event) = poll_fn(|cx| {
             for (place, (choice, stream)) in live.iter_mut().enumerate() {
-                let prompt = *choice / *per_prompt;
-                if !choice.is_multiple_of(*per_prompt) && untold.contains(&prompt) {
+                if !order.admits(*choice) {
                     continue;
                 }
                 if let Poll::Ready(event) = pin!(stream.recv()).poll(cx) {
@@ -201,9 +195,7 @@ impl Streams {
         })
         .await;
         let choice = live[place].0;
-        if choice.is_multiple_of(*per_prompt) {
-            untold.remove(&(choice / *per_prompt));
-        }
+        order.note(choice);
         let event = event.unwrap_or_else(|| Event::Failed("the engine has stopped".to_owned()));
         if matches!(event, Event::Finished { .. } | Event::Failed(_)) {
             live.remove(place);

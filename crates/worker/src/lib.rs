@@ -6,6 +6,7 @@
 //! of its own outlives its connection.
 
 mod chat;
+mod choice_order;
 mod completions;
 mod fault_injection;
 mod generate;

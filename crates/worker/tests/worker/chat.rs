@@ -122,6 +122,7 @@ async fn n_choices_come_interleaved_and_add_up() {
     let order: Vec<_> =
         events.iter().filter_map(|event| event["choices"][0]["index"].as_u64()).collect();
     assert!(!order.is_sorted(), "interleaved: {order:?}");
+    assert_eq!(order[0], 0, "helpers of SDKs append the others to it");
     for index in 0..2 {
         let text: String = events
             .iter()
