@@ -112,6 +112,11 @@ impl<'a> Route<'a> {
         !matches!(self, Self::Metrics | Self::Admin | Self::Dashboard)
     }
 
+    /// Whether clients of Anthropic's dialect ask it beside their own paths, or look there for what is not served.
+    const fn may_be_of_anthropic(&self) -> bool {
+        matches!(self, Self::Models | Self::Model(_) | Self::Nowhere)
+    }
+
     /// Whether machines ask it every few seconds to learn how this process is.
     const fn is_probe(&self) -> bool {
         matches!(self, Self::Health | Self::Ready | Self::Alive)
@@ -219,7 +224,9 @@ impl GatewayService {
             let response = Box::pin(dialect::answer(gateway, route, incoming, body)).await;
             return self.timed(begun, response);
         }
-        let response = match route {
+        let is_of_anthropic =
+            route.may_be_of_anthropic() && head.headers.contains_key(dialect::models::VERSION);
+        let mut response = match route {
             ref route if self.is_misnamed(route, &head) => {
                 if matches!(route, Route::Admin) {
                     let why = "foreign host";
@@ -234,6 +241,10 @@ impl GatewayService {
             Route::Models | Route::Model(_) => gateway.models(&route, &head).await,
             _ => gateway.own(*face, &route, &exchange, &head),
         };
+        if is_of_anthropic {
+            let id = exchange.id.as_str();
+            response = Box::pin(dialect::signed_for_anthropic(response, id)).await;
+        }
         guard.answered(response.status());
         response
     }

@@ -370,6 +370,25 @@ async fn names_that_begin_alike_share_an_alias() {
 }
 
 #[tokio::test]
+async fn clients_of_anthropic_read_their_own_errors_at_shared_paths() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.client().await;
+    let version = "anthropic-version: 2023-06-01\r\n";
+    for path in ["/v1/models/nope", "/v1/messages/batches"] {
+        let line = format!("GET {path}");
+        let (head, error) = ask(&mut client, &line, version).await;
+        assert_eq!((head.status, &error["error"]["type"]), (404, &json!("not_found_error")));
+        assert_eq!(error["request_id"].as_str(), head.header("request-id"), "{path}");
+        let (head, error) = ask(&mut client, &line, "").await;
+        assert_eq!((head.status, &error["type"]), (404, &Value::Null));
+        assert_eq!(head.header("request-id"), None);
+    }
+    let (head, _) = ask(&mut client, "GET /v1/models", version).await;
+    assert_eq!(head.header("request-id"), head.header("x-request-id"));
+}
+
+#[tokio::test]
 async fn gateways_that_share_a_store_keep_responses_together() {
     let redis = Redis::start(&[]);
     let mut mock = Mock::start(&[MODEL]).await;

@@ -41,6 +41,7 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use overdraft_http::{Body, RequestBody, reply};
+use overdraft_wire::dialect::Dialect;
 
 pub(super) use self::asking::Incoming;
 pub(crate) use self::background::Responses;
@@ -84,4 +85,9 @@ pub(super) async fn answer(
         }
     };
     answer::signed(response, dialect, id.as_str()).await
+}
+
+/// An answer of a path that both SDKs ask, as Anthropic's reads it: the shape of errors and the request's name.
+pub(super) async fn signed_for_anthropic(response: Response<Body>, id: &str) -> Response<Body> {
+    answer::signed(response, Dialect::Messages, id).await
 }
