@@ -11,9 +11,12 @@ use super::tools::{Naming, Tools};
 use crate::dialect::Prompt;
 use crate::dialect::chat::{Chat, ChatBody, ChatMessage, JsonSchema, LeftOut};
 use crate::dialect::conversation::Conversation;
-use crate::dialect::fields::{Fields, is_text, list_of, missing, mistyped, text_of, unknown};
+use crate::dialect::fields::{
+    Fields, is_text, list_of, missing, mistyped, patched, text_of, unknown,
+};
 use crate::dialect::steps::word_of;
 use crate::error::ApiError;
+use crate::json::Patch;
 
 /// Fields that say nothing of the answer's text.
 const HINTS: [&str; 6] = [
@@ -313,9 +316,11 @@ fn format(fields: &mut Fields<'_>, chat: &mut ChatBody, echo: &mut Echo) -> Resu
     let Some(raw) = fields.take("text") else { return Ok(()) };
     let mut text = Fields::of(raw, "text")?;
     let format = text.object("format")?;
-    if format.is_some() {
-        echo.text = raw.to_owned();
-    }
+    echo.text = if format.is_some() {
+        raw.to_owned()
+    } else {
+        patched(raw, &Patch::new().set("format", &json!({"type": "text"})))
+    };
     if let Some(mut format) = format {
         let kind = format.required_text("type")?;
         match kind.as_str() {

@@ -273,6 +273,25 @@ fn custom_calls_go_there_and_back_as_raw_text() {
 }
 
 #[test]
+fn an_object_repeats_what_was_asked_of_its_text() {
+    let plain = json!({"type": "text"});
+    let object = json!({"type": "json_object"});
+    for (sent, told) in [
+        (json!({"verbosity": "low"}), json!({"format": plain, "verbosity": "low"})),
+        (json!({"format": null, "verbosity": "low"}), json!({"format": plain, "verbosity": "low"})),
+        (json!({}), json!({ "format": plain })),
+        (json!({"format": object, "verbosity": 1}), json!({"format": object, "verbosity": 1})),
+        (Value::Null, json!({ "format": plain })),
+    ] {
+        let request = translated(&response(json!({ "text": sent }))).unwrap();
+        let identity = Identity { id: "resp_1".to_owned(), created_at: 1, model: None };
+        let begun = Writer::new(identity, request, seal()).under_way();
+        let begun: Value = serde_json::from_slice(&begun).unwrap();
+        assert_eq!(begun["text"], told);
+    }
+}
+
+#[test]
 fn token_counts_have_every_member_that_clients_require() {
     let identity = Identity { id: "resp_1".to_owned(), created_at: 1, model: None };
     let writer = Writer::new(identity, translated(&response(json!({}))).unwrap(), seal());
