@@ -17,7 +17,7 @@
 //! **Invariant:** [`Step::Closed`] follows every item but the last, which [`Steps::finish`] leaves open so
 //! that its writer can tell a cut item from a whole one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::value::RawValue;
 
@@ -37,7 +37,7 @@ pub enum Step {
     Text(String, Vec<Box<RawValue>>),
     /// A tool call opens.
     CallOpened {
-        /// The worker's own id; one of ours where it has none.
+        /// The worker's own id; one of ours where it has none, or has told it of another call.
         id: String,
         /// The function's name.
         name: String,
@@ -86,6 +86,8 @@ pub struct Steps {
     /// What made-up ids begin with.
     seed: String,
     calls: Calls,
+    /// Ids of the calls that have opened.
+    ids: BTreeSet<String>,
     /// Calls that have been lined up.
     lined_up: usize,
     open: Option<Open>,
@@ -102,6 +104,7 @@ impl Steps {
         Self {
             seed: seed.into(),
             calls: Calls::default(),
+            ids: BTreeSet::new(),
             lined_up: 0,
             open: None,
             queue: VecDeque::new(),
@@ -201,7 +204,11 @@ impl Steps {
                 if call.id.is_none() && call.waiting.is_empty() && phase == Phase::Running {
                     return Some(item);
                 }
-                let id = call.id.clone().unwrap_or(made_up);
+                // Models that write their ids themselves write one twice. Results would be told of either call, and
+                // the SDKs' helpers take no second item of that id.
+                let own = call.id.clone().filter(|id| !self.ids.contains(id));
+                let id = own.unwrap_or(made_up);
+                self.ids.insert(id.clone());
                 (Open::Call(at), Step::CallOpened { id, name })
             }
         };

@@ -326,6 +326,10 @@ fn calls_are_read_as_engines_send_them() {
     check_blocks(&[calls(json!([whole("a", 0), whole("b", 1)]))], &two);
     // The same index under another id.
     check_blocks(&[calls(json!([whole("a", 0)])), calls(json!([whole("b", 0)]))], &two);
+    // The same id under another index, which a model wrote itself.
+    let id = |at: usize| format!("call_{}", crate::dialect::steps::word_of("seed", at));
+    let second = json!([["a", "f", {"x": 1}], [id(1), "f", {"x": 1}]]);
+    check_blocks(&[calls(json!([whole("a", 0), whole("a", 1)]))], &second);
     // Every chunk under an id of its own.
     check_blocks(
         &[
@@ -351,7 +355,6 @@ fn calls_are_read_as_engines_send_them() {
     }
     // Neither ids nor indexes: the calls are told apart by their names and whole arguments.
     let bare = json!([{"function": {"name": "f", "arguments": "{\"x\":1}"}}]);
-    let id = |at: usize| format!("call_{}", crate::dialect::steps::word_of("seed", at));
     check_blocks(
         &[calls(bare.clone()), calls(bare)],
         &json!([[id(0), "f", {"x": 1}], [id(1), "f", {"x": 1}]]),
