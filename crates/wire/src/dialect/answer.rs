@@ -40,6 +40,8 @@ pub struct ChatUsage {
 pub(super) struct Said {
     pub(super) thought: String,
     pub(super) text: String,
+    /// Why the model does not answer, in its own words.
+    pub(super) refusal: String,
     /// The log probabilities of the text's tokens.
     pub(super) logprobs: Vec<Box<RawValue>>,
     pub(super) calls: Vec<CallFragment>,
@@ -86,9 +88,7 @@ impl Said {
         let thought = text(delta.reasoning_content).filter(|thought| !thought.is_empty());
         self.thought = thought.or_else(|| text(delta.reasoning)).unwrap_or_default();
         self.text = text(delta.content).unwrap_or_default();
-        if let Some(refusal) = text(delta.refusal) {
-            self.text.push_str(&refusal);
-        }
+        self.refusal = text(delta.refusal).unwrap_or_default();
         let calls = delta.tool_calls.unwrap_or_default().into_iter().map(CallFragment::from);
         self.calls = calls.collect();
         if let Some(function) = delta.function_call {

@@ -35,6 +35,8 @@ pub enum Step {
     Thought(String),
     /// More text, never empty, and the log probabilities of its tokens.
     Text(String, Vec<Box<RawValue>>),
+    /// More of why the model does not answer, never empty.
+    Refusal(String),
     /// A tool call opens.
     CallOpened {
         /// The worker's own id; one of ours where it has none, or has told it of another call.
@@ -63,6 +65,7 @@ pub struct Ending {
 enum Open {
     Thought,
     Text,
+    Refusal,
     Call(usize),
 }
 
@@ -70,6 +73,7 @@ enum Open {
 enum Item {
     Thought(String),
     Text(String, Vec<Box<RawValue>>),
+    Refusal(String),
     Call(usize),
 }
 
@@ -124,13 +128,16 @@ impl Steps {
         self.finish = said.finish.or(self.finish.take());
         self.usage = said.usage.or(self.usage);
         self.model = self.model.take().or(said.model);
-        let before = said.thought.len() + said.text.len();
+        let before = said.thought.len() + said.text.len() + said.refusal.len();
         self.held += before + said.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
         if !said.thought.is_empty() {
             self.queue.push_back(Item::Thought(said.thought));
         }
         if !said.text.is_empty() {
             self.queue.push_back(Item::Text(said.text, said.logprobs));
+        }
+        if !said.refusal.is_empty() {
+            self.queue.push_back(Item::Refusal(said.refusal));
         }
         for fragment in said.calls {
             let too_many =
@@ -197,6 +204,7 @@ impl Steps {
         let (open, opening) = match item {
             Item::Thought(text) => (Open::Thought, Step::Thought(text)),
             Item::Text(text, logprobs) => (Open::Text, Step::Text(text, logprobs)),
+            Item::Refusal(text) => (Open::Refusal, Step::Refusal(text)),
             Item::Call(at) => {
                 let made_up = format!("call_{}", word_of(&self.seed, at));
                 let call = self.calls.at(at);

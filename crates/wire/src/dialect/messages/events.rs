@@ -116,7 +116,7 @@ impl EventWriter for Writer {
                 }
                 self.delta(Delta::Thinking { thinking: &thinking }, out);
             }
-            Step::Text(text, _) => {
+            Step::Text(text, _) | Step::Refusal(text) => {
                 if !matches!(self.open, Some(Open::Text)) {
                     self.start(Open::Text, &json!({"type": "text", "text": ""}), out);
                 }

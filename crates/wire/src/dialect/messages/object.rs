@@ -159,8 +159,10 @@ pub(super) fn assemble(steps: Vec<Step>, ending: &Ending, identity: &Identity) -
             (Step::Thought(thinking), _) => {
                 blocks.push(Block::Thinking { thinking, signature: String::new() });
             }
-            (Step::Text(more, _), Some(Block::Text { text })) if is_open => text.push_str(&more),
-            (Step::Text(text, _), _) => blocks.push(Block::Text { text }),
+            (Step::Text(more, _) | Step::Refusal(more), Some(Block::Text { text })) if is_open => {
+                text.push_str(&more);
+            }
+            (Step::Text(text, _) | Step::Refusal(text), _) => blocks.push(Block::Text { text }),
             (Step::CallOpened { id, name }, _) => {
                 blocks.push(Block::ToolUse { id, name, input: Input::default() });
             }

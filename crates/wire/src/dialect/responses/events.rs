@@ -68,9 +68,18 @@ struct OpenItem {
 #[derive(Debug)]
 enum OpenKind {
     Message(Vec<Box<RawValue>>),
+    /// A message that says why there is no other.
+    Refusal,
     Reasoning,
-    Function { call_id: String, tool: Named },
-    Custom { call_id: String, tool: Named, decoder: InputDecoder },
+    Function {
+        call_id: String,
+        tool: Named,
+    },
+    Custom {
+        call_id: String,
+        tool: Named,
+        decoder: InputDecoder,
+    },
 }
 
 impl Writer {
@@ -122,7 +131,7 @@ impl Writer {
     fn start(&mut self, kind: OpenKind, out: &mut Vec<u8>) {
         self.close(Status::Completed, out);
         let prefix = match &kind {
-            OpenKind::Message(_) => "msg",
+            OpenKind::Message(_) | OpenKind::Refusal => "msg",
             OpenKind::Reasoning => "rs",
             OpenKind::Function { .. } => "fc",
             OpenKind::Custom { .. } => "ctc",
@@ -174,7 +183,10 @@ impl Writer {
             OpenKind::Function { .. } if is_blank => {
                 ("response.function_call_arguments.delta", "{}".to_owned())
             }
-            OpenKind::Function { .. } | OpenKind::Message(_) | OpenKind::Reasoning => return,
+            OpenKind::Function { .. }
+            | OpenKind::Message(_)
+            | OpenKind::Refusal
+            | OpenKind::Reasoning => return,
         };
         if !rest.is_empty() {
             self.grow(name, &rest, Vec::new(), out);
@@ -192,6 +204,10 @@ impl Writer {
             OpenKind::Message(logprobs) => {
                 let done = WithLogprobs { text, logprobs };
                 self.event("response.output_text.done", Placed { place: place(), body: done }, out);
+            }
+            OpenKind::Refusal => {
+                let body = json!({"refusal": text});
+                self.event("response.refusal.done", Placed { place: place(), body }, out);
             }
             OpenKind::Reasoning => {
                 let body = json!({"text": text});
@@ -232,7 +248,7 @@ impl Writer {
 impl OpenItem {
     const fn content_index(&self) -> Option<usize> {
         match self.kind {
-            OpenKind::Message(_) | OpenKind::Reasoning => Some(0),
+            OpenKind::Message(_) | OpenKind::Refusal | OpenKind::Reasoning => Some(0),
             OpenKind::Function { .. } | OpenKind::Custom { .. } => None,
         }
     }
@@ -241,6 +257,7 @@ impl OpenItem {
     fn part(&self) -> Option<Part<'_>> {
         match &self.kind {
             OpenKind::Message(logprobs) => Some(Part::text(&self.text, logprobs)),
+            OpenKind::Refusal => Some(Part::Refusal { refusal: &self.text }),
             OpenKind::Reasoning => Some(Part::ReasoningText { text: &self.text }),
             OpenKind::Function { .. } | OpenKind::Custom { .. } => None,
         }
@@ -252,7 +269,9 @@ impl OpenItem {
         let is_open = status == Status::InProgress;
         let content = self.part().filter(|_| !is_open).into_iter().collect();
         match &self.kind {
-            OpenKind::Message(_) => Item::Message { id, status, role: "assistant", content },
+            OpenKind::Message(_) | OpenKind::Refusal => {
+                Item::Message { id, status, role: "assistant", content }
+            }
             OpenKind::Reasoning => {
                 Item::Reasoning { id, status, summary: [], content, encrypted_content }
             }
@@ -299,6 +318,12 @@ impl EventWriter for Writer {
                 }
                 let logprobs = if self.included.logprobs { logprobs } else { Vec::new() };
                 self.grow("response.output_text.delta", &text, logprobs, out);
+            }
+            Step::Refusal(text) => {
+                if !matches!(open, Some(OpenKind::Refusal)) {
+                    self.start(OpenKind::Refusal, out);
+                }
+                self.grow("response.refusal.delta", &text, Vec::new(), out);
             }
             Step::CallOpened { id: call_id, name } => {
                 let tool = self.naming.of_chat(&name);

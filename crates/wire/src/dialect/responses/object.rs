@@ -132,6 +132,7 @@ impl Item<'_> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Part<'a> {
     OutputText { text: &'a str, annotations: [(); 0], logprobs: &'a [Box<RawValue>] },
+    Refusal { refusal: &'a str },
     ReasoningText { text: &'a str },
 }
 

@@ -243,8 +243,9 @@ fn contents(events: &[Value]) -> Vec<Value> {
             _ => {
                 let told = content[part]["type"].as_str().unwrap();
                 assert!(kind.starts_with(&format!("response.{told}.")), "{kind} of {told}");
+                let text = if told == "refusal" { "refusal" } else { "text" };
                 if kind.ends_with(".delta") {
-                    push(&mut content[part]["text"], &event["delta"]);
+                    push(&mut content[part][text], &event["delta"]);
                 }
             }
         }
@@ -461,6 +462,44 @@ fn a_stream_that_has_begun_fails_in_the_words_of_an_answer_that_has_not() {
         ]
         .concat()
     );
+}
+
+#[test]
+fn a_refusal_is_told_as_one_and_not_as_an_answer() {
+    let chunk = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    let chunks = [
+        chunk(json!({"role": "assistant", "content": null, "refusal": "I "})),
+        chunk(json!({"refusal": "won't."})),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+    ];
+    let events = events(response_writer(), &chunks);
+    let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        names[2..],
+        [
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.refusal.delta",
+            "response.refusal.delta",
+            "response.refusal.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.completed",
+        ]
+    );
+    let last = &events.last().unwrap()["response"];
+    let content = json!([{"type": "refusal", "refusal": "I won't."}]);
+    assert_eq!(
+        (&last["output"][0]["type"], &last["output"][0]["content"]),
+        (&json!("message"), &content)
+    );
+    assert_eq!(contents(&events), [content]);
+    let message = json!({"content": null, "refusal": "I won't."});
+    let answer = json!({"choices": [{"message": message, "finish_reason": "stop"}]}).to_string();
+    let whole = responses::object(answer.as_bytes(), response_writer()).unwrap();
+    assert_eq!(last, &serde_json::from_slice::<Value>(&whole).unwrap());
+    // Messages have no word for it.
+    check_blocks(&[json!({"refusal": "I "}), json!({"refusal": "won't."})], &json!(["I won't."]));
 }
 
 /// The arguments of a call of `f`, which has told none, as its events add up to them and as the object has them.
