@@ -255,6 +255,10 @@ async fn what_cannot_be_served_is_refused_by_name() {
         (json!({ "messages": "hi" }), 400, "messages", "-"),
         (json!({ "response_format": { "type": "json_object" } }), 400, "response_format", "-"),
         (json!({ "tool_choice": "required" }), 400, "tool_choice", "-"),
+        (json!({ "functions": [{ "name": "f" }] }), 400, "functions", "-"),
+        (json!({ "function_call": { "name": "f" } }), 400, "function_call", "-"),
+        (json!({ "web_search_options": {} }), 400, "web_search_options", "-"),
+        (json!({ "audio": { "voice": "v", "format": "mp3" } }), 400, "audio", "-"),
         (json!({ "guided_json": { "type": "object" } }), 400, "guided_json", "-"),
         (json!({ "structured_outputs": { "choice": ["a"] } }), 400, "structured_outputs", "-"),
         (json!({ "prompt_logprobs": 1, "stream": true }), 400, "prompt_logprobs", "-"),
@@ -282,6 +286,7 @@ async fn tools_and_plain_formats_are_no_reason_to_refuse() {
     let request = json!({
         "messages": user("hi"), "tools": [tool], "tool_choice": "auto",
         "response_format": { "type": "text" }, "unknown_field": { "deep": [1] }, "user": "u",
+        "functions": [], "function_call": "auto", "audio": null,
     });
     assert_eq!(worker.chat(&request).await.json()["choices"][0]["message"]["content"], "hi");
 }
