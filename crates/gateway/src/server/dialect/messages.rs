@@ -39,13 +39,13 @@ pub(super) async fn create(
     let question = asking.ask(request.chat.body, Endpoint::ChatCompletions);
     let mut response = if request.streams {
         let seed = identity.id.clone();
-        let writer = Writer::new(identity, id.as_str().to_owned(), request.thoughts);
+        let writer = Writer::new(identity, id.as_str().to_owned(), request.told);
         let translator = StreamTranslator::new(&seed, writer);
         let pacing = Pacing::of(&gateway.pipeline.settings());
         Translated::new(question, translator, pacing, AfterFailure::Abort).respond().await
     } else {
-        let thoughts = request.thoughts;
-        translated(question.await, |answer| messages::object(answer, &identity, thoughts)).await
+        let told = request.told;
+        translated(question.await, |answer| messages::object(answer, &identity, told)).await
     };
     tell_left_out(response.headers_mut(), &request.chat.left_out, &id);
     response

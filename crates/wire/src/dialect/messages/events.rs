@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::error::error;
 use super::object::{Message, Signature, Usage, stop_of};
-use super::{Identity, Thoughts};
+use super::{Identity, Told};
 use crate::dialect::failure::Failure;
 use crate::dialect::steps::{Ending, Step};
 use crate::dialect::stream::EventWriter;
@@ -25,7 +25,7 @@ pub struct Writer {
     identity: Identity,
     /// Names the request in errors.
     request_id: String,
-    thoughts: Thoughts,
+    told: Told,
     /// Blocks that have been opened.
     blocks: usize,
     open: Option<Open>,
@@ -40,8 +40,8 @@ enum Open {
 
 impl Writer {
     /// A writer of the message that `identity` names.
-    pub const fn new(identity: Identity, request_id: String, thoughts: Thoughts) -> Self {
-        Self { identity, request_id, thoughts, blocks: 0, open: None }
+    pub const fn new(identity: Identity, request_id: String, told: Told) -> Self {
+        Self { identity, request_id, told, blocks: 0, open: None }
     }
 
     fn start(&mut self, open: Open, block: &Value, out: &mut Vec<u8>) {
@@ -105,7 +105,8 @@ impl EventWriter for Writer {
 
     fn step(&mut self, step: Step, out: &mut Vec<u8>) {
         match step {
-            Step::Thought(_) if self.thoughts == Thoughts::LeftOut => {}
+            _ if self.told == Told::Nothing => {}
+            Step::Thought(_) if self.told == Told::ButThoughts => {}
             Step::Thought(thinking) => {
                 if !matches!(self.open, Some(Open::Thought(_))) {
                     let block = json!({"type": "thinking", "thinking": "", "signature": ""});
@@ -133,7 +134,7 @@ impl EventWriter for Writer {
 
     fn finish(&mut self, ending: &Ending, out: &mut Vec<u8>) {
         self.close(out);
-        let (reason, sequence) = stop_of(&ending.finish);
+        let (reason, sequence) = stop_of(&ending.finish, self.told);
         let delta = json!({"stop_reason": reason, "stop_sequence": sequence});
         let event =
             json!({"type": "message_delta", "delta": delta, "usage": Usage::of(ending.usage)});

@@ -30,11 +30,14 @@ pub struct Identity {
     pub model: Option<String>,
 }
 
-/// Whether an answer tells its thoughts. A client that has not asked for any reads its first block as the text.
+/// What of an answer its client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thoughts {
-    /// As blocks of their own.
-    Told,
-    /// They are left out, and count as output all the same.
-    LeftOut,
+pub enum Told {
+    /// All of it, the thoughts as blocks of their own.
+    All,
+    /// All but the thoughts, which count as output all the same. A client that has not asked for any reads its first
+    /// block as the text.
+    ButThoughts,
+    /// Nothing: with `max_tokens` 0 a client wants its prompt in the worker's cache, and no answer.
+    Nothing,
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::{Identity, Thoughts};
+use super::{Identity, Told};
 use crate::dialect::answer::{ChatUsage, Finish};
 use crate::dialect::failure::Failure;
 use crate::dialect::steps::{Ending, Step};
@@ -104,7 +104,10 @@ impl Usage {
 }
 
 /// Why the answer ended, and the stop sequence that it met.
-pub(super) fn stop_of(finish: &Finish) -> (&'static str, Option<&str>) {
+pub(super) fn stop_of(finish: &Finish, told: Told) -> (&'static str, Option<&str>) {
+    if told == Told::Nothing {
+        return ("max_tokens", None);
+    }
     match finish {
         Finish::Stop(None) => ("end_turn", None),
         Finish::Stop(Some(sequence)) => ("stop_sequence", Some(sequence)),
@@ -135,16 +138,18 @@ impl Signature {
 ///
 /// # Errors
 /// [`Failure`] where that is no answer.
-pub fn object(answer: &[u8], identity: &Identity, thoughts: Thoughts) -> Result<Vec<u8>, Failure> {
+pub fn object(answer: &[u8], identity: &Identity, told: Told) -> Result<Vec<u8>, Failure> {
     let (mut steps, ending) = translate_whole(answer, &identity.id)?;
-    if thoughts == Thoughts::LeftOut {
-        steps.retain(|step| !matches!(step, Step::Thought(_)));
-    }
-    Ok(assemble(steps, &ending, identity))
+    steps.retain(|step| match told {
+        Told::All => true,
+        Told::ButThoughts => !matches!(step, Step::Thought(_)),
+        Told::Nothing => false,
+    });
+    Ok(assemble(steps, &ending, identity, told))
 }
 
 /// The object that steps add up to.
-pub(super) fn assemble(steps: Vec<Step>, ending: &Ending, identity: &Identity) -> Vec<u8> {
+fn assemble(steps: Vec<Step>, ending: &Ending, identity: &Identity, told: Told) -> Vec<u8> {
     let mut blocks = Vec::new();
     let mut is_open = false;
     for step in steps {
@@ -178,7 +183,7 @@ pub(super) fn assemble(steps: Vec<Step>, ending: &Ending, identity: &Identity) -
             *signature = made.finish();
         }
     }
-    let (stop_reason, stop_sequence) = stop_of(&ending.finish);
+    let (stop_reason, stop_sequence) = stop_of(&ending.finish, told);
     let message = Message {
         model: identity.model.as_deref().or(ending.model.as_deref()).unwrap_or_default(),
         content: blocks,

@@ -4,10 +4,10 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::blocks::{conversation, system};
-use super::{Thoughts, tools};
+use super::{Told, tools};
 use crate::dialect::Prompt;
 use crate::dialect::chat::{Chat, ChatBody, ChatMessage, JsonSchema, LeftOut};
-use crate::dialect::fields::{Fields, list_of, mistyped, text_of, unknown};
+use crate::dialect::fields::{Fields, list_of, missing, mistyped, text_of, unknown};
 use crate::error::{ApiError, ErrorKind};
 
 /// Fields that say nothing of the answer's text; coding agents send them with every request.
@@ -42,8 +42,8 @@ pub struct Request {
     pub model: Option<String>,
     /// Whether the answer is to be streamed.
     pub streams: bool,
-    /// Whether the answer tells its thoughts.
-    pub thoughts: Thoughts,
+    /// What of the answer its client is told.
+    pub told: Told,
     /// As a chat completion.
     pub chat: Chat,
 }
@@ -86,21 +86,18 @@ fn read(body: &[u8], purpose: Purpose) -> Result<(Request, usize), ApiError> {
         chat.set("continue_final_message", &true);
         chat.set("add_generation_prompt", &false);
     }
-    let most = fields.count("max_tokens", 1)?;
+    let most = fields.count("max_tokens", 0)?;
     if purpose == Purpose::Generate {
-        let most = most.ok_or_else(|| {
-            ApiError::invalid(
-                "max_tokens",
-                "`max_tokens` is missing; expected an integer of at least 1",
-            )
-        })?;
-        chat.set("max_tokens", &most);
+        let most = most.ok_or_else(|| missing("max_tokens", "an integer of at least 0"))?;
+        // No engine takes 0, and one token is the least that brings the prompt into its cache.
+        chat.set("max_tokens", &most.max(1));
     }
     stop_sequences(&mut fields, &mut chat)?;
     for name in ["temperature", "top_p", "top_k"] {
         chat.set_some(name, fields.number(name)?);
     }
-    let thoughts = thinking(&mut fields, &mut chat, &mut left_out)?;
+    let told = thinking(&mut fields, &mut chat, &mut left_out)?;
+    let told = if most == Some(0) { Told::Nothing } else { told };
     output(&mut fields, &mut chat)?;
     if let Some(mut metadata) = fields.object("metadata")? {
         chat.set_some("user", metadata.text("user_id")?);
@@ -119,7 +116,7 @@ fn read(body: &[u8], purpose: Purpose) -> Result<(Request, usize), ApiError> {
         chat.set("add_generation_prompt", &!is_prefill);
     }
     let chat = Chat { body: chat.into_bytes(), left_out: left_out.into_names() };
-    Ok((Request { model, streams, thoughts, chat }, images))
+    Ok((Request { model, streams, told, chat }, images))
 }
 
 /// System prompt and turns.
@@ -151,18 +148,18 @@ fn thinking(
     fields: &mut Fields<'_>,
     chat: &mut ChatBody,
     left_out: &mut LeftOut,
-) -> Result<Thoughts, ApiError> {
-    let Some(mut thinking) = fields.object("thinking")? else { return Ok(Thoughts::LeftOut) };
+) -> Result<Told, ApiError> {
+    let Some(mut thinking) = fields.object("thinking")? else { return Ok(Told::ButThoughts) };
     let kind = thinking.required_text("type")?;
-    let thoughts = match kind.as_str() {
-        "disabled" => Thoughts::LeftOut,
-        "enabled" | "adaptive" => Thoughts::Told,
+    let told = match kind.as_str() {
+        "disabled" => Told::ButThoughts,
+        "enabled" | "adaptive" => Told::All,
         _ => {
             let expected = "`enabled`, `adaptive` or `disabled`";
             return Err(unknown("thinking.type", &kind, expected));
         }
     };
-    let thinks = thoughts == Thoughts::Told;
+    let thinks = told == Told::All;
     chat.set("chat_template_kwargs", &json!({"enable_thinking": thinks, "thinking": thinks}));
     if thinking.number("budget_tokens")?.is_some() {
         left_out.note("thinking.budget_tokens");
@@ -170,7 +167,7 @@ fn thinking(
     // Nobody here checks what thoughts are bound to.
     thinking.skip(&["display", "block_binding"]);
     thinking.finish()?;
-    Ok(thoughts)
+    Ok(told)
 }
 
 /// Format and effort of the answer.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{chat_of_message, message, refuses_message, to_chat};
-use crate::dialect::messages::{Identity, Thoughts, object, prompt};
+use crate::dialect::messages::{Identity, Told, object, prompt};
 
 /// The chat messages of these turns.
 #[track_caller]
@@ -201,15 +201,24 @@ fn an_assistant_s_turn_is_one_message() {
 
 #[test]
 fn thoughts_are_told_where_they_are_asked_for() {
-    for (thinking, thoughts) in [
-        (json!(null), Thoughts::LeftOut),
-        (json!({"type": "disabled"}), Thoughts::LeftOut),
-        (json!({"type": "enabled", "budget_tokens": 2_048}), Thoughts::Told),
-        (json!({"type": "adaptive"}), Thoughts::Told),
+    for (thinking, told) in [
+        (json!(null), Told::ButThoughts),
+        (json!({"type": "disabled"}), Told::ButThoughts),
+        (json!({"type": "enabled", "budget_tokens": 2_048}), Told::All),
+        (json!({"type": "adaptive"}), Told::All),
     ] {
         let request = to_chat(&message(json!({ "thinking": thinking }))).unwrap();
-        assert_eq!(request.thoughts, thoughts, "{thinking}");
+        assert_eq!(request.told, told, "{thinking}");
     }
+}
+
+#[test]
+fn a_prompt_for_the_cache_alone_is_asked_for_one_token() {
+    let thinking = json!({"type": "enabled"});
+    let request = to_chat(&message(json!({"max_tokens": 0, "thinking": thinking}))).unwrap();
+    assert_eq!(request.told, Told::Nothing);
+    let chat: Value = serde_json::from_slice(&request.chat.body).unwrap();
+    assert_eq!(chat["max_tokens"], 1);
 }
 
 #[test]
@@ -313,7 +322,7 @@ fn what_changes_the_answer_is_refused_by_name() {
         (json!({"mcp_servers": [{"name": "x"}]}), "mcp_servers"),
         (json!({"frobnicate": 1}), "frobnicate"),
         (json!({"max_tokens": null}), "max_tokens"),
-        (json!({"max_tokens": 0}), "max_tokens"),
+        (json!({"max_tokens": -1}), "max_tokens"),
         (json!({"max_tokens": "many"}), "max_tokens"),
         (json!({"messages": "hi"}), "messages"),
         (json!({"messages": []}), "messages"),
@@ -373,7 +382,7 @@ fn tokens_of_thoughts_are_told_where_the_worker_tells_them() {
             "completion_tokens_details": details});
         let choice = json!({"message": {"content": "a"}, "finish_reason": "stop"});
         let answer = json!({"choices": [choice], "usage": usage}).to_string();
-        let message = object(answer.as_bytes(), &identity, Thoughts::LeftOut).unwrap();
+        let message = object(answer.as_bytes(), &identity, Told::ButThoughts).unwrap();
         let message: Value = serde_json::from_slice(&message).unwrap();
         assert_eq!(message["usage"]["output_tokens"], 7);
         assert_eq!(message["usage"]["output_tokens_details"], expected);

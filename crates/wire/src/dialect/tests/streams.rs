@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{response, seal, translated};
-use crate::dialect::messages::Thoughts;
+use crate::dialect::messages::Told;
 use crate::dialect::{Dialect, EventWriter, Failure, StreamTranslator, messages, responses};
 use crate::sse::Splitter;
 
@@ -265,20 +265,20 @@ proptest! {
     #[test]
     fn message_events_add_up_to_the_message(turn in turn()) {
         let identity = messages::Identity { id: "msg_1".to_owned(), model: Some("m".to_owned()) };
-        let writer = messages::Writer::new(identity.clone(), "req_1".to_owned(), Thoughts::Told);
+        let writer = messages::Writer::new(identity.clone(), "req_1".to_owned(), Told::All);
         let streamed = assemble(&events(writer, &turn.chunks()));
-        let whole = messages::object(&turn.whole(), &identity, Thoughts::Told).unwrap();
+        let whole = messages::object(&turn.whole(), &identity, Told::All).unwrap();
         prop_assert_eq!(streamed, serde_json::from_slice::<Value>(&whole).unwrap());
     }
 
     #[test]
     fn thoughts_that_nobody_asked_for_are_in_neither(turn in turn()) {
         let identity = messages::Identity { id: "msg_1".to_owned(), model: Some("m".to_owned()) };
-        let writer = messages::Writer::new(identity.clone(), "req_1".to_owned(), Thoughts::LeftOut);
+        let writer = messages::Writer::new(identity.clone(), "req_1".to_owned(), Told::ButThoughts);
         let streamed = assemble(&events(writer, &turn.chunks()));
-        let whole = messages::object(&turn.whole(), &identity, Thoughts::LeftOut).unwrap();
+        let whole = messages::object(&turn.whole(), &identity, Told::ButThoughts).unwrap();
         let whole: Value = serde_json::from_slice(&whole).unwrap();
-        let told = messages::object(&turn.whole(), &identity, Thoughts::Told).unwrap();
+        let told = messages::object(&turn.whole(), &identity, Told::All).unwrap();
         let mut told: Value = serde_json::from_slice(&told).unwrap();
         told["content"].as_array_mut().unwrap().retain(|block| block["type"] != "thinking");
         prop_assert_eq!(&streamed, &whole);
@@ -305,7 +305,7 @@ fn check_blocks(deltas: &[Value], expected: &Value) {
         deltas.iter().map(|delta| json!({"choices": [{"index": 0, "delta": delta}]})).collect();
     chunks.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
     let identity = messages::Identity { id: "msg_1".to_owned(), model: None };
-    let writer = messages::Writer::new(identity, "req_1".to_owned(), Thoughts::Told);
+    let writer = messages::Writer::new(identity, "req_1".to_owned(), Told::All);
     let message = assemble(&events(writer, &chunks));
     let shown = |block: &Value| match block["type"].as_str().unwrap() {
         "tool_use" => json!([block["id"], block["name"], block["input"]]),
@@ -383,7 +383,7 @@ fn a_call_streams_while_it_is_open_and_the_next_one_after_it() {
     let writer = messages::Writer::new(
         messages::Identity { id: "m".to_owned(), model: None },
         String::new(),
-        Thoughts::Told,
+        Told::All,
     );
     let mut translator = StreamTranslator::new("seed", writer);
     let mut take = |call: Value| {
@@ -410,7 +410,7 @@ fn a_broken_stream_never_looks_whole() {
     let writer = messages::Writer::new(
         messages::Identity { id: "m".to_owned(), model: None },
         "r".to_owned(),
-        Thoughts::Told,
+        Told::All,
     );
     let mut translator = StreamTranslator::new("seed", writer);
     translator.begin(&mut out);
@@ -445,7 +445,7 @@ fn a_stream_that_has_begun_fails_in_the_words_of_an_answer_that_has_not() {
     let body = json!({"error": {"message": words}}).to_string();
     let failure = Failure::read(400, body.as_bytes());
     let identity = messages::Identity { id: "m".to_owned(), model: None };
-    let writer = messages::Writer::new(identity, "req_1".to_owned(), Thoughts::Told);
+    let writer = messages::Writer::new(identity, "req_1".to_owned(), Told::All);
     let mut translator = StreamTranslator::new("seed", writer);
     let mut out = Vec::new();
     translator.ping(&mut out);
@@ -462,6 +462,23 @@ fn a_stream_that_has_begun_fails_in_the_words_of_an_answer_that_has_not() {
         ]
         .concat()
     );
+}
+
+#[test]
+fn of_an_answer_that_nobody_wants_its_end_alone_is_told() {
+    let identity = messages::Identity { id: "msg_1".to_owned(), model: Some("m".to_owned()) };
+    let said = json!({"reasoning": "t", "content": "a"});
+    let chunks = [
+        json!({"choices": [{"index": 0, "delta": said}]}),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+    ];
+    let writer = messages::Writer::new(identity.clone(), "req_1".to_owned(), Told::Nothing);
+    let streamed = assemble(&events(writer, &chunks));
+    assert_eq!(streamed["content"], json!([]));
+    assert_eq!(streamed["stop_reason"], "max_tokens");
+    let answer = json!({"choices": [{"message": said, "finish_reason": "stop"}]}).to_string();
+    let whole = messages::object(answer.as_bytes(), &identity, Told::Nothing).unwrap();
+    assert_eq!(streamed, serde_json::from_slice::<Value>(&whole).unwrap());
 }
 
 #[test]
@@ -535,7 +552,7 @@ fn a_text_before_and_behind_a_thought_that_is_left_out_stands_in_two_blocks() {
         chunk(json!({"content": "b"})),
     ];
     let identity = messages::Identity { id: "msg_1".to_owned(), model: None };
-    let writer = messages::Writer::new(identity, "req_1".to_owned(), Thoughts::LeftOut);
+    let writer = messages::Writer::new(identity, "req_1".to_owned(), Told::ButThoughts);
     let message = assemble(&events(writer, &chunks));
     let text = |text: &str| json!({"type": "text", "text": text});
     assert_eq!(message["content"], json!([text("a"), text("b")]));
