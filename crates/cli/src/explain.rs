@@ -268,13 +268,13 @@ fn table(answer: &[u8]) -> Result<String, serde_json::Error> {
     let told: Explanation = serde_json::from_slice(answer)?;
     let mut text = String::new();
     let decided = match told.by.as_str() {
-        "trial" => "its breaker, which is due to try it",
-        _ if told.sticky => "its session",
-        _ => told.policy.as_str(),
+        "trial" => "whose circuit breaker is due for a trial request".to_owned(),
+        _ if told.sticky => "chosen by its sticky session".to_owned(),
+        _ => format!("chosen by the policy `{}`", told.policy),
     };
     let goes = told.worker.as_deref().map_or_else(
-        || format!("nowhere: {}", told.choice),
-        |worker| format!("to {worker}, says {decided}"),
+        || format!("to no worker ({})", told.choice),
+        |worker| format!("to {worker}, {decided}"),
     );
     let of = told.cascade.as_deref().map(|name| format!(" (the draft of `{name}`)"));
     let of = of.unwrap_or_default();
@@ -282,7 +282,7 @@ fn table(answer: &[u8]) -> Result<String, serde_json::Error> {
     let _written = writeln!(
         text,
         "`{model}`{of}, {prompt_tokens} prompt tokens ({tokens}), about {completion_tokens_expected} \
-         to come, {arm}: {goes}\n"
+         answer tokens expected, arm {arm}: {goes}\n"
     );
     let widest = told.candidates.iter().map(|one| one.worker.len()).max().unwrap_or(0).max(6);
     let _written = writeln!(
@@ -361,6 +361,28 @@ mod tests {
         }
         // What has no scheme is an address all the same, and told to have none.
         assert_eq!(of(&["gateway:8080", "--prompt", "x"]).0, "gateway:8080");
+    }
+
+    #[test]
+    fn a_table_says_what_chose_the_worker() {
+        let told = |by: &str, sticky: bool| {
+            let answer = serde_json::json!({
+                "choice": "sent", "worker": "gpu-a", "model": "m", "policy": "cost",
+                "arm": "baseline", "by": by, "sticky": sticky, "prompt_tokens": 7,
+                "tokens": "counted", "completion_tokens_expected": 32, "candidates": []
+            });
+            table(answer.to_string().as_bytes()).expect("a whole explanation")
+        };
+        let head = "`m`, 7 prompt tokens (counted), about 32 answer tokens expected, arm baseline: \
+                    to gpu-a, ";
+        for (by, sticky, says) in [
+            ("policy", false, "chosen by the policy `cost`"),
+            ("session", true, "chosen by its sticky session"),
+            ("trial", false, "whose circuit breaker is due for a trial request"),
+        ] {
+            let told = told(by, sticky);
+            assert!(told.starts_with(&format!("{head}{says}\n")), "{told}");
+        }
     }
 
     #[test]

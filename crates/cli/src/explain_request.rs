@@ -41,7 +41,7 @@ pub(crate) fn words(url: &str, told: Value) -> Result<String, Fault> {
         let _written = writeln!(text, "\nrefused: {}", plain(why));
     }
     if detail.decisions.is_empty() {
-        text.push_str("\nno worker was looked for\n");
+        text.push_str("\nno routing decision was made\n");
     }
     for decision in &detail.decisions {
         decided(&mut text, decision);
@@ -56,7 +56,7 @@ fn decided(text: &mut String, decision: &Decision) {
     }
     if 0 < decision.candidates_left_out {
         let left_out = decision.candidates_left_out;
-        let _written = writeln!(text, "  and {left_out} more that lost by more");
+        let _written = writeln!(text, "  and {left_out} more candidates with worse scores");
     }
 }
 

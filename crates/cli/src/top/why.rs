@@ -43,14 +43,15 @@ pub(super) fn paragraph(detail: &RequestDetail) -> Paragraph<'_> {
         lines.push(Line::from(format!("refused, {}: {why}", text(&row.refused))).style(bold()));
     }
     if detail.decisions.is_empty() {
-        lines.push(Line::from("no worker was looked for").style(dim()));
+        lines.push(Line::from("no routing decision was made").style(dim()));
     }
     for decision in &detail.decisions {
         lines.push(Line::default());
         lines.push(Line::from(sentence(decision)));
         lines.extend(decision.candidates.iter().map(|one| candidate(decision, one)));
         if 0 < decision.candidates_left_out {
-            let more = format!("  and {} more that lost by more", decision.candidates_left_out);
+            let more =
+                format!("  and {} more candidates with worse scores", decision.candidates_left_out);
             lines.push(Line::from(more).style(dim()));
         }
     }
