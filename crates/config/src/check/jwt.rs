@@ -83,7 +83,7 @@ fn address(url: &str) -> Result<(), &'static str> {
     match uri.scheme_str() {
         Some("https") => Ok(()),
         Some("http") if is_here => Ok(()),
-        Some("http") => Err("is not encrypted: whoever is on the way could sign tokens"),
+        Some("http") => Err("is not encrypted: an attacker on the network could sign tokens"),
         _ => Err("has no scheme `https`"),
     }
 }

@@ -49,7 +49,7 @@ jwt:
 ",
         &[],
         "
-bad.yaml:5:13: `jwt.jwks_url` is not encrypted: whoever is on the way could sign tokens
+bad.yaml:5:13: `jwt.jwks_url` is not encrypted: an attacker on the network could sign tokens
   |
 5 |   jwks_url: http://id.example/keys
   |             ^^^^^^^^^^^^^^^^^^^^^^

@@ -322,14 +322,14 @@ impl Reader {
             // What the answer used is told by those who got all of it.
             Next::CutOff(CutOff::Behind) => {
                 let error = ApiError::overloaded(
-                    "others read the same answer faster, and the rest of it is kept for nobody; \
-                     send the request again",
+                    "the client read a shared answer too slowly, and the rest of it is no longer \
+                     buffered; send the request again",
                 );
                 self.give_up(Ender::ClientStalled, &error).await
             }
             Next::CutOff(CutOff::Unled) => {
                 let error = ApiError::server_error(
-                    "the gateway has lost the answer before its end; send the request again",
+                    "the gateway lost the rest of the answer; send the request again",
                 );
                 self.give_up(Ender::Defect, &error).await
             }

@@ -29,7 +29,7 @@ pub async fn look_up(source: Source, patience: Duration) -> Result<Vec<WorkerSet
     };
     tokio::select! {
         biased;
-        () = super::watch(source, reporter) => Err("it is watched no more".to_owned()),
+        () = super::watch(source, reporter) => Err("the watch ended unanswered".to_owned()),
         answered = timeout(patience, first) => {
             answered.unwrap_or_else(|_elapsed| Err(format!("no answer within {patience:?}")))
         }

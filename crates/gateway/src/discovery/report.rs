@@ -106,9 +106,13 @@ impl Reporter {
                 return false;
             }
             if let Some(error) = &error {
-                tracing::warn!(source, error, "a source of workers fails; its last word stands");
+                tracing::warn!(
+                    source,
+                    error,
+                    "service discovery failed; the workers found last stay"
+                );
             } else {
-                tracing::info!(source, "a source of workers answers again");
+                tracing::info!(source, "service discovery works again");
             }
             let turned = standing.error.is_none() || error.is_none();
             let since = if turned { Instant::now() } else { standing.since };

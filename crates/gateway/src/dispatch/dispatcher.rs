@@ -322,9 +322,15 @@ impl Dispatcher {
         let upstream = self.upstream(worker);
         let (worker, why) = (upstream.name(), kind.name());
         match kind {
-            RefusalKind::Saturated => tracing::debug!(worker, why, "worker is passed over"),
+            RefusalKind::Saturated => {
+                tracing::debug!(worker, why, "worker is full; others are preferred for a while");
+            }
             RefusalKind::Failing | RefusalKind::Misconfigured => {
-                tracing::warn!(worker, why, "worker is passed over: it turns requests away");
+                tracing::warn!(
+                    worker,
+                    why,
+                    "worker refuses requests; others are preferred until a trial succeeds"
+                );
             }
         }
     }
@@ -358,16 +364,24 @@ impl Dispatcher {
             }
             Change::Opened(worker) => {
                 let upstream = self.upstream(worker);
-                tracing::warn!(worker = upstream.name(), "worker is out: it fails its requests");
+                let worker = upstream.name();
+                tracing::warn!(worker, "circuit breaker opened: the worker fails its requests");
                 self.metrics.breaker.turned("open");
                 upstream.sweep();
             }
             Change::HalfOpened(worker) => {
-                tracing::info!(worker = self.upstream(worker).name(), "worker is tried again");
+                let upstream = self.upstream(worker);
+                let worker = upstream.name();
+                tracing::info!(
+                    worker,
+                    "circuit breaker half-open: the worker gets a trial request"
+                );
                 self.metrics.breaker.turned("half_open");
             }
             Change::Closed(worker) => {
-                tracing::info!(worker = self.upstream(worker).name(), "worker is back");
+                let upstream = self.upstream(worker);
+                let worker = upstream.name();
+                tracing::info!(worker, "circuit breaker closed: the worker gets requests again");
                 self.metrics.breaker.turned("closed");
             }
             Change::Refuses(worker, kind) => self.report_refusal(worker, kind),

@@ -235,7 +235,7 @@ impl Obstacles {
             ),
             Seen::Unreachable(why) => (why, "no connection; start it, or mend its `url`"),
             Seen::Unreached(why) => {
-                (why, "no connection comes about; mend its `url`, or the network to it")
+                (why, "no connection is made; correct its `url`, or the network to it")
             }
             Seen::Silent(why) => {
                 (why, "no answer to a probe; expected a server of `/health` and `/v1/models`")

@@ -142,14 +142,14 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
                 && fleet.dispatcher.view().fleet().worker(worker).health().is_up() =>
         {
             tracing::warn!(worker = name.name(), %fault,
-                "load of the worker is not known any more; the last report stands");
+                "the worker's metrics cannot be read; its last report stays in use");
         }
         Err(_) => {}
     }
     // Time has passed in any case, and with it some of what was queued.
     fleet.dispatcher.call_waiting();
     if memory.told.is_some() && told.is_none() {
-        tracing::info!(worker = name.name(), "load of the worker is known again");
+        tracing::info!(worker = name.name(), "the worker's metrics can be read again");
     }
     memory.told = told;
 }

@@ -32,7 +32,7 @@ pub(crate) async fn drain_on_notice(fleet: Arc<Fleet>, termination: TerminationS
     let acting = act(&fleet, notices, &termination.workers);
     let (asked, ()) = tokio::join!(asking, acting);
     if let Err(error) = asked {
-        tracing::error!(%error, "termination notices of this machine cannot be heard");
+        tracing::error!(%error, "termination notices of this machine cannot be read");
     }
 }
 
@@ -85,7 +85,7 @@ impl Standing {
                 let notice = &self.notice;
                 tracing::warn!(worker = member.upstream.name(), cloud = %notice.cloud,
                     fate = ?notice.fate, at = notice.at, ahead = ?notice.ahead,
-                    "machine of the worker is taken away: it is sent nothing new, its streams may finish");
+                    "termination notice: the worker gets no new requests, and its streams may finish");
             }
         }
     }

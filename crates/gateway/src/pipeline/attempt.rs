@@ -170,7 +170,7 @@ pub(crate) async fn converse(
             Heard::Answer(answered) => {
                 let Answer::Whole { refuses: Some(field), .. } = answered else { break answered };
                 let Some(added) = route.added.without(field) else {
-                    tell_refused(&member, field, "set it to keep the field from this worker");
+                    tell_refused(&member, field, "change the setting to leave the field out");
                     return Ok(answered);
                 };
                 (route.added, refused) = (added, Some(field));
@@ -185,7 +185,7 @@ pub(crate) async fn converse(
         member.resume_ability().refuses(extra);
     }
     if let Some(field) = refused.filter(|_| answered.is_taken()) {
-        tell_refused(&member, field, "it is not told the field any more");
+        tell_refused(&member, field, "the field is left out from now on");
         if route.added.lacks_effort() {
             answered.head_mut().extensions.insert(EffortLeftOut);
         }

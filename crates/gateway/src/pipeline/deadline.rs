@@ -169,13 +169,13 @@ impl Overrun {
             Which::FirstToken => ("the worker did not begin its answer in time", "first_byte"),
             Which::Stall => ("the worker stopped sending in the middle of its answer", "idle"),
             Which::Total => ("the worker did not end its answer in time", "total"),
-            Which::Standstill => ("the worker's engine computes nothing any more", "first_byte"),
+            Which::Standstill => ("the worker's engine has stalled", "first_byte"),
         };
         let why = match self.limit.basis {
-            Basis::Set => format!("as `timeouts.{key}` says"),
-            Basis::Least => format!("the least of `timeouts.{key}`"),
-            Basis::Measured => "by what was measured of it".to_owned(),
-            Basis::Assumed => "as it has not been measured yet".to_owned(),
+            Basis::Set => format!("as `timeouts.{key}` is set"),
+            Basis::Least => format!("the minimum of `timeouts.{key}`"),
+            Basis::Measured => "by its measured speed".to_owned(),
+            Basis::Assumed => "by an assumed speed, as none has been measured yet".to_owned(),
         };
         let message = format!("{what}: it had {}, {why}", told(self.limit.after));
         ApiError::new(ErrorKind::Timeout, message)
@@ -217,9 +217,9 @@ mod tests {
     fn an_overrun_names_its_limit_and_why_it_was_so_long() {
         let limit = Limit { after: Micros::new(90_400_000), basis: Basis::Measured };
         let said = Overrun { which: Which::FirstToken, limit }.error().message;
-        assert!(said.ends_with("it had 90 s, by what was measured of it"), "{said}");
+        assert!(said.ends_with("it had 90 s, by its measured speed"), "{said}");
         let limit = Limit { after: Micros::new(100_000), basis: Basis::Set };
         let said = Overrun { which: Which::Stall, limit }.error().message;
-        assert!(said.ends_with("it had 0.1 s, as `timeouts.idle` says"), "{said}");
+        assert!(said.ends_with("it had 0.1 s, as `timeouts.idle` is set"), "{said}");
     }
 }

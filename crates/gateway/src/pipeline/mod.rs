@@ -250,13 +250,13 @@ fn warn_of_drawn(salts: &Salts, settings: &GatewaySettings) {
     }
     if matches!(settings.store.place, Place::Redis(_)) {
         tracing::warn!(
-            "the secret of cache salts was drawn: other gateways make other salts, so a prefix that \
-             one of them left is not found through the others; set `isolation.salt_secret`"
+            "`isolation.salt_secret` is not set, so each gateway makes its own cache salts: a prefix \
+             computed through one gateway is no hit for another; set the same secret at all"
         );
     } else {
         tracing::info!(
-            "the secret of cache salts was drawn: what workers have cached is not found again after a \
-             restart of the gateway; set `isolation.salt_secret` to keep it"
+            "`isolation.salt_secret` is not set, so a restart of the gateway makes other cache salts: \
+             the prefixes that workers hold are then no hits any more; set it to keep them"
         );
     }
 }

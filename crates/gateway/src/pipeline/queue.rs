@@ -265,11 +265,11 @@ fn refused(
             let wait = refusal.retry_after();
             let (why, retry) = match refusal {
                 Refusal::QueueFull { .. } | Refusal::HeldFull { .. } => {
-                    ("as many requests wait as may".to_owned(), Retry::After(wait))
+                    ("the wait queue is full".to_owned(), Retry::After(wait))
                 }
                 // It is this tenant's own load that is in its way.
                 Refusal::TenantFull { .. } => (
-                    "as many requests of yours wait as may; send fewer at once".to_owned(),
+                    "your share of the wait queue is full; send fewer requests at once".to_owned(),
                     Retry::Unwise(wait),
                 ),
                 Refusal::TooLate { wait: expected, .. } => {
@@ -283,7 +283,7 @@ fn refused(
         Denial::Late(waited) => {
             let wait = figures.map_or(RETRY_AFTER_MIN, |figures| figures.retry_after);
             let what = format!(
-                "it has waited for {} s, which is as long as `{}` may; try again in {} s",
+                "it has waited for {} s, the most for priority `{}`; try again in {} s",
                 seconds(waited),
                 info.priority,
                 seconds(wait)
@@ -348,10 +348,11 @@ fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused
     }
 }
 
-/// As many requests wait for a worker to come up as may.
+/// The queue of requests that are held until a worker comes up is full.
 fn held_full(model: &str, retry_after: Micros) -> Refused {
-    let why =
-        format!("no worker that serves `{model}` is up, and as many requests wait for one as may");
+    let why = format!(
+        "no worker that serves `{model}` is up, and the queue of requests that wait for one is full"
+    );
     Refused::for_room(ApiError::overloaded(why), "held_full", Retry::After(retry_after))
 }
 

@@ -82,8 +82,8 @@ impl Refused {
             RetryAfter::Requests(wait) => {
                 let limit = limit(budget.requests_per_minute);
                 let message = format!(
-                    "rate limit reached for requests: the key has {limit} a minute and has used \
-                     them; try again in {} s",
+                    "rate limit reached for requests: the key has used up its {limit} a minute; \
+                     try again in {} s",
                     seconds(wait)
                 );
                 (message, "budget_requests", after(wait))
@@ -91,17 +91,17 @@ impl Refused {
             RetryAfter::Tokens(wait) => {
                 let limit = limit(budget.tokens_per_minute);
                 let message = format!(
-                    "rate limit reached for tokens: the request needs about {tokens}, and of the \
-                     {limit} a minute that the key has, fewer are left; try again in {} s, or \
-                     lower `max_tokens`",
+                    "rate limit reached for tokens: the request needs about {tokens}, and fewer \
+                     are left of the key's {limit} a minute; try again in {} s, or lower \
+                     `max_tokens`",
                     seconds(wait)
                 );
                 (message, "budget_tokens", after(wait))
             }
             RetryAfter::Unlimited(wait) => {
                 let message = format!(
-                    "rate limit reached for tokens: as many requests without `max_tokens` are under way \
-                     as the key's budget covers; try again in {} s, or set `max_tokens`",
+                    "rate limit reached for tokens: running requests without `max_tokens` take up \
+                     the key's whole budget; try again in {} s, or set `max_tokens`",
                     seconds(wait)
                 );
                 (message, "budget_tokens", after(wait))

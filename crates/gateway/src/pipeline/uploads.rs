@@ -84,8 +84,8 @@ pub(crate) async fn read_body(
 /// Its client's other bodies are still on their way.
 fn too_many() -> Refused {
     let error = ApiError::rate_limited(
-        "the bodies of as many requests of this client are on their way as may be (the gateway's \
-         `limits.requests`); send them to their ends and try again in a moment",
+        "too many request bodies of this client are incomplete (the gateway's `limits.requests`); \
+         finish sending them and try again in a moment",
     );
     Refused::for_room(error, "bodies", Retry::After(Micros::ZERO))
 }

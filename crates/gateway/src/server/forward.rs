@@ -261,7 +261,7 @@ pub(super) fn enter_beside(gateway: &Gateway) -> Result<Visit, Refused> {
 /// Too much is in flight. 429 and not 503: others are being served.
 pub(super) fn full(what: &'static str) -> Refused {
     let error = ApiError::rate_limited(format!(
-        "the gateway has as many {what} in flight as it may; try again in a moment"
+        "the gateway's limit of {what} in flight is reached; try again in a moment"
     ));
     Refused::for_room(error, what, Retry::After(Micros::ZERO))
 }

@@ -48,7 +48,7 @@ impl Scrapes {
             }
         };
         if timeout(LAST_SCRAPE, reads).await.is_err() {
-            tracing::warn!(cut, "no scrape has told of the requests that the drain has cut");
+            tracing::warn!(cut, "no scrape has read the number of requests that the drain cut");
         }
     }
 }

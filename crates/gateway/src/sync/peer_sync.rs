@@ -61,7 +61,7 @@ impl PeerSync {
                     Ok(_) => self.dispatcher.set_grants(Grants::Own),
                     Err(error) => {
                         self.dispatcher.set_grants(Grants::Own);
-                        tracing::error!(%error, "the store cannot be used; this gateway goes on by itself");
+                        tracing::error!(%error, "the store cannot be used; this gateway continues alone");
                     }
                 }
             }

@@ -222,7 +222,7 @@ async fn a_full_queue_refuses_at_once_and_says_whose_fault_it_is() {
     let (head, body) = client.whole().await;
     assert_eq!((head.status, head.header("x-should-retry")), (429, Some("false")), "{body}");
     comes_back(&head);
-    assert!(body.contains("of yours"), "{body}");
+    assert!(body.contains("your share of the wait queue is full"), "{body}");
     let mut others = Vec::new();
     for (index, tenant) in (2..).zip(["b", "c"]) {
         let header = format!("authorization: Bearer {tenant}\r\n");

@@ -118,7 +118,7 @@ async fn a_model_may_have_limits_of_its_own_and_the_client_is_told_which_was_pas
     let gateway = Gateway::start_with(&[&mock, &clock], with_clock).await;
     let (head, body) = passes(&gateway, &mut clock).await;
     assert_eq!(head.status, 504);
-    assert!(body.contains("it had 0.1 s, as `timeouts.first_byte` says"), "{body}");
+    assert!(body.contains("it had 0.1 s, as `timeouts.first_byte` is set"), "{body}");
 }
 
 #[tokio::test]

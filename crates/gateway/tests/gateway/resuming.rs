@@ -396,7 +396,7 @@ async fn where_the_second_worker_dies_as_well_a_third_goes_on_within_the_bound()
 #[tokio::test]
 async fn a_resume_that_takes_too_long_ends_by_the_limit_that_passed_and_is_counted() {
     for (header, said) in [
-        ("", "it had 1.0 s, as `timeouts.total` says"),
+        ("", "it had 1.0 s, as `timeouts.total` is set"),
         ("x-overdraft-deadline-ms: 500\r\n", "did not end by its deadline"),
     ] {
         let mut mocks = Mock::pair().await;

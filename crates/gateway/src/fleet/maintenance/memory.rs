@@ -54,14 +54,14 @@ async fn read(fleet: &Fleet, worker: WorkerId, source: Option<&MemorySource>) ->
             Ok(memory_permille) => {
                 note(fleet, worker, memory_permille, source.interval);
                 if !known {
-                    tracing::info!(worker = name.name(), "memory of the worker is known again");
+                    tracing::info!(worker = name.name(), "the worker's memory can be read again");
                 }
                 known = true;
             }
             Err(fault) => {
                 if known {
                     tracing::warn!(worker = name.name(), page = %source.place, %fault,
-                        "memory of the worker is not known");
+                        "the worker's memory cannot be read");
                 }
                 known = false;
             }

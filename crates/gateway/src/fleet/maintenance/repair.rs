@@ -67,7 +67,7 @@ fn take(fleet: &Arc<Fleet>, worker: WorkerId, step: Step, hooks: &mut JoinSet<(W
             tracing::warn!(
                 worker = name,
                 drift_permille,
-                "memory of the worker has fragmented: it is drained and will be restarted"
+                "the worker's memory has fragmented: it is drained and will be restarted"
             );
         }
         Step::Restart => {
@@ -90,13 +90,13 @@ fn take(fleet: &Arc<Fleet>, worker: WorkerId, step: Step, hooks: &mut JoinSet<(W
             if outcome == Outcome::Restarted {
                 tracing::info!(
                     worker = name,
-                    "worker runs afresh, and is sent requests again unless it is drained"
+                    "worker was restarted; it gets requests again unless it is drained"
                 );
             } else {
                 tracing::warn!(
                     worker = name,
                     outcome = outcome.name(),
-                    "worker was not restarted; it is sent requests again unless it is drained"
+                    "worker was not restarted; it gets requests again unless it is drained"
                 );
             }
         }

@@ -184,8 +184,8 @@ async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> R
     let stream = Translated::new(question, translator, pacing, AfterFailure::End);
     if course == Course::Background {
         let Some(live) = owner.start(of, stream) else {
-            let message = "as many responses are under way in the background as may be, of yours or of \
-                           all; wait until one has ended, or cancel one";
+            let message = "the limit of background responses is reached, yours or the gateway's; \
+                           wait until one has ended, or cancel one";
             return reply::error(&ApiError::rate_limited(message));
         };
         return match place.and_then(|place| Some(live.follow(0)?.into_body(place))) {

@@ -50,7 +50,7 @@ pub(super) fn stream(
     let taken = gateway.event_streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
     if taken.is_err() {
         let why =
-            format!("{STREAMS_MAX} streams are open, as many as may; ask for the view itself");
+            format!("all {STREAMS_MAX} event streams are in use; request the view itself instead");
         return reply::error(&ApiError::overloaded(why));
     }
     let place = Place(Arc::clone(gateway));

@@ -205,7 +205,7 @@ async fn no_more_are_held_than_may_and_who_leaves_makes_room() {
     let held = queued(&gateway, "", &chat(""), ("default", 1)).await;
     let (head, body) = gateway.chat("").await.whole().await;
     assert_eq!(head.status, 503);
-    assert!(body.contains("as many requests wait for one as may"), "{body}");
+    assert!(body.contains("the queue of requests that wait for one is full"), "{body}");
     drop(held);
     gateway.until_line("overdraft_queue_requests{priority=\"default\"} 0").await;
     let _held = queued(&gateway, "", &chat(""), ("default", 1)).await;
