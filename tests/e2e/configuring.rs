@@ -170,7 +170,9 @@ fn a_gateway_whose_workers_were_never_up_says_where_it_listens_and_why_it_waits(
     let url = format!("http://{}", gone.local_addr().expect("it has an address"));
     drop(gone);
     let gateway = Server::waiting(&["--worker", &url]);
-    until("it says why", || gateway.log().contains("no connection; start it, or mend its `url`"));
+    until("it says why", || {
+        gateway.log().contains("no connection; start it, or correct its `url`")
+    });
     let log = gateway.log();
     assert!(log.contains(&url) && log.contains("onnection refused"), "{log}");
     assert_eq!(gateway.ask("GET", "/healthz", "").status, 503, "{log}");

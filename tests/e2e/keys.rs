@@ -249,7 +249,7 @@ fn a_store_that_cannot_be_told_leaves_the_file_as_it_was() {
     let closed = free_port();
     let url = format!("redis://:s3cret@127.0.0.1:{closed}");
     for (url, code, part) in [
-        (url.as_str(), 1, "was not told: the store cannot be reached"),
+        (url.as_str(), 1, "did not take the revocation: the store cannot be reached"),
         ("memory", 2, "no store is named"),
         ("http://x", 2, "is not a store's address"),
     ] {

@@ -48,7 +48,8 @@ fn flags_that_would_change_nothing_or_something_else_are_refused() {
         refuses(2, &[&before[..], &flags].concat(), &[flags[0], nothing]);
     }
     let depth = ["--num-speculative-tokens", "4"];
-    refuses(2, &[&serve[..], &depth].concat(), &["`--num-speculative-tokens 4`", "nobody guesses"]);
+    let off = "would change nothing: speculation is off";
+    refuses(2, &[&serve[..], &depth].concat(), &["`--num-speculative-tokens 4`", off]);
     refuses(2, &["bench", "--max-concurrency", "0"], &["--max-concurrency", "'0'", "1.."]);
     refuses(2, &["bench", "--users", "20000"], &["`--users 20000`: expected 1 to 16384"]);
 }

@@ -45,7 +45,7 @@ pub(crate) struct DecisionOptions {
     /// Requests that may wait at the gateway for a worker to have room, at most; one more is refused
     #[arg(long, value_name = "COUNT", default_value_t = QueueSettings::default().requests)]
     waiting_requests: usize,
-    /// Tokens of theirs, at most: prompts and expected answers
+    /// Tokens of the waiting requests, at most: prompts and expected answers
     #[arg(long, value_name = "TOKENS", default_value_t = QueueSettings::default().tokens)]
     waiting_tokens: u64,
     /// Seconds that a request may wait there before it is refused; up to twice as long while its line moves fast enough

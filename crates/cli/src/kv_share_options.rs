@@ -22,8 +22,8 @@ pub(crate) struct KvShareOptions {
     /// computing them: `http://host:port`, separated by commas
     #[arg(long, value_name = "URL", value_delimiter = ',', requires = "kv_share_token")]
     kv_peers: Vec<String>,
-    /// Fetch them from whichever worker the gateway names with a request (`x-overdraft-kv-source`);
-    /// only where nobody but gateways reaches this worker, for a worker that is named is told the token
+    /// Fetch them from the worker that the gateway names with a request (`x-overdraft-kv-source`); use
+    /// it only where gateways alone reach this worker, because the named worker is sent the token
     #[arg(long, requires = "kv_share_token")]
     kv_peers_from_gateway: bool,
     /// The secret of all workers that share blocks, at least 16 characters

@@ -55,7 +55,7 @@ impl ListenOptions {
         if let Some(tls) = &tls {
             ServerTls::new(settings::tls::listener(tls), Offers::Http2).map_err(|error| {
                 Fault::input(format!("the listener: {error}"))
-                    .hint("mend the files of `--ssl-certfile` and its like, or of `tls` in the configuration")
+                    .hint("correct the files of `--ssl-certfile` and its like, or of `tls` in the configuration")
             })?;
         }
         Ok(tls)

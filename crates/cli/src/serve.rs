@@ -29,7 +29,7 @@ use crate::{open_files, parity, ready, reload, settings, signals};
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A configuration file, YAML or TOML by its name; flags count more than what it says
+    /// A configuration file, YAML or TOML by its name; flags override it
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]

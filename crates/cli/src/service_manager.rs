@@ -37,7 +37,7 @@ pub(crate) fn tell(state: State) {
     let sent = UnixDatagram::unbound()
         .and_then(|socket| socket.send_to(state.message(), std::path::Path::new(&path)));
     if let Err(error) = sent {
-        tracing::warn!(%error, ?state, "the service manager cannot be told");
+        tracing::warn!(%error, ?state, "the service manager could not be notified");
     }
 }
 

@@ -75,7 +75,7 @@ impl SpeculationOptions {
         match self.num_speculative_tokens {
             Some(depth) if !all.is_wanted() => {
                 let why = format!(
-                    "`--num-speculative-tokens {depth}` would change nothing: nobody guesses"
+                    "`--num-speculative-tokens {depth}` would change nothing: speculation is off"
                 );
                 Err(Fault::input(why).hint("give `--speculation-policy` as well, as in `goodput`"))
             }
@@ -93,7 +93,9 @@ impl SpeculationOptions {
             // Who does not guess obeys an order not to.
             Err(GuessError::NoDrafter) if !wanted => {}
             Err(GuessError::NoDrafter) => {
-                tracing::warn!("to begin to guess needs a restart; `speculation` is not in force");
+                tracing::warn!(
+                    "`speculation` is not in force: switching it on needs a restart of the gateway"
+                );
             }
             Err(error) => tracing::error!(%error, "`speculation` is not in force"),
         }

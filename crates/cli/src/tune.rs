@@ -32,7 +32,7 @@ const LOOKS_MAX: u64 = 100_000;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The worker that guesses: vLLM, or anything with its metrics
+    /// The worker with speculative decoding: vLLM, or another server with its metrics
     #[arg(value_name = "URL", required_unless_present = "url_flag")]
     url: Option<String>,
     #[command(flatten)]
@@ -118,7 +118,7 @@ fn hint(error: TuneError) -> &'static str {
             "is the worker busy, and was it started with --speculative-config? `--seconds` watches longer"
         }
         TuneError::PlainSizes { .. } => {
-            "name a worker that nobody guesses for with `--plain`, and let its load vary"
+            "name a worker without speculative decoding with `--plain`, and vary its load"
         }
         _ => {
             "its load must stay the same from one look to the next; look more often with `--every`"
@@ -225,10 +225,10 @@ fn write_up(evidence: &Evidence) -> (u64, &'static str) {
     let accepted: u64 = evidence.accepted.iter().sum();
     let drafted = evidence.drafts.saturating_mul(evidence.depth as u64).max(1);
     let says = match accepted.saturating_mul(100) / drafted {
-        0..15 => "which hurts: none",
-        15..20 => "so 2 or 3 deep",
-        20..=50 => "so 4 deep",
-        _ => "so 5 deep",
+        0..15 => "which is too few: no speculation",
+        15..20 => "so depth 2 or 3",
+        20..=50 => "so depth 4",
+        _ => "so depth 5",
     };
     (accepted.saturating_mul(100) / drafted, says)
 }
@@ -242,29 +242,30 @@ fn told(evidence: &Evidence, table: &[Advised]) -> String {
         .map(|share| format!("{:.2}", share.factor()))
         .collect();
     let share = evidence.share().factor() * 1e2;
-    let _ = writeln!(text, "guesses right up to place 1, 2, …: {}", survival.join(" "));
-    let _ = writeln!(
-        text,
-        "drafts seen: {}, one in {share:.0} % of a sequence's steps\n",
-        evidence.drafts
-    );
+    let _ = writeln!(text, "share of guesses right up to position 1, 2, …: {}", survival.join(" "));
+    let _ =
+        writeln!(text, "drafts seen: {}, in {share:.0} % of a sequence's steps\n", evidence.drafts);
     let (accepted, says) = write_up(evidence);
     let _ =
         writeln!(text, "the write-up's rule: {accepted} % of drafted tokens accepted, {says}\n");
     for now in evidence.present() {
         let gain = f64::from(now.permille) / 1e3;
         let (sequences, depth) = (now.sequences, now.depth);
-        let _ =
-            writeln!(text, "as it runs now: {sequences} at once, {depth} deep: {gain:.2} of none");
+        let _ = writeln!(
+            text,
+            "now: {sequences} sequences at once, depth {depth}: {gain:.2} times the speed without drafts"
+        );
     }
-    let _ = writeln!(text, "sequences    depth   beside none");
+    let _ = writeln!(text, "sequences    depth      speed-up");
     for line in table {
         let range = format!("{}-{}", line.first, line.last);
         let gain = f64::from(line.permille) / 1e3;
         let how = match line.contradicted {
-            Some(depth) => format!("   {depth} deep was reckoned; the window shows a loss"),
+            Some(depth) => {
+                format!("   depth {depth} was predicted to gain, but measurements show a loss")
+            }
             None if line.seen => String::new(),
-            None => "   reckoned: no step as large was seen".to_owned(),
+            None => "   predicted: no batch of this size was measured".to_owned(),
         };
         let _ = writeln!(text, "{range:<12} {:>5}   {gain:>11.2}{how}", line.depth);
     }
@@ -328,10 +329,13 @@ mod tests {
         let evidence = evidence(800);
         let table = evidence.table(128, 8).unwrap();
         let text = told(&evidence, &table);
-        assert!(text.contains("guesses right up to place 1, 2, …: 0.80 0.40 0.27 0.20"), "{text}");
+        assert!(
+            text.contains("guesses right up to position 1, 2, …: 0.80 0.40 0.27 0.20"),
+            "{text}"
+        );
         assert!(text.contains("\"num_speculative_tokens_per_batch_size\": [[1,"), "{text}");
         assert!(text.contains("cannot change it while it runs"), "{text}");
-        assert!(text.contains("41 % of drafted tokens accepted, so 4 deep"), "{text}");
+        assert!(text.contains("41 % of drafted tokens accepted, so depth 4"), "{text}");
         let json = as_json(&evidence, &table);
         assert_eq!(json["pays"], true);
         assert_eq!(json["num_speculative_tokens_per_batch_size"][0][0], 1);

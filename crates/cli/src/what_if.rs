@@ -46,10 +46,10 @@ pub(crate) struct WhatIfOptions {
     #[arg(long, value_name = "COUNT", requires = "access_log",
           value_parser = clap::value_parser!(u32).range(1..))]
     recorded_workers: Option<u32>,
-    /// GPUs and model of those, where they were others than those of `--profile` or the first `--pool`
+    /// GPUs and model of the recorded workers; by default those of `--profile` or the first `--pool`
     #[arg(long, value_name = "PROFILE", requires = "access_log")]
     recorded_profile: Option<String>,
-    /// Dollars an hour that one of those cost; by default what their profile's hardware does
+    /// Dollars an hour of each recorded worker; by default the price of its profile's hardware
     #[arg(long, value_name = "DOLLARS", value_parser = simulate::dollars, requires = "access_log")]
     recorded_price: Option<f64>,
 }

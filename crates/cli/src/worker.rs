@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// A GGUF file: Llama, Mistral, Qwen 2 or Qwen 3
     #[arg(long, value_name = "FILE", required_unless_present_any = ["backend", "simulate"])]
     model: Option<PathBuf>,
-    /// What stands in for a model: `echo` repeats what it is told, for tests of everything around it
+    /// Serves without a model: `echo` repeats the prompt, for tests of everything but the model
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
     backend: Option<StandIn>,
     /// Where the gateway connects; port 0 takes a free one

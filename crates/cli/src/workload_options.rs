@@ -46,8 +46,8 @@ pub(crate) struct WorkloadOptions {
     /// Seconds without requests between two stages of `--rates`
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, requires = "rates")]
     stage_gap: f64,
-    /// Seconds at the start whose requests are sent and not counted; as RATE:SECONDS a stage of its own
-    /// before those of `--rates`
+    /// Seconds at the start whose requests are sent but not counted; RATE:SECONDS adds a stage of its
+    /// own before those of `--rates`
     #[arg(long, value_name = "SECONDS")]
     warm_up: Option<String>,
     /// Closed loop with this many users; each begins a session when its last one has ended. Where a trace

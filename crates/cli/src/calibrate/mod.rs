@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// The profile's file; its folder must exist
     #[arg(long, value_name = "FILE", default_value = "measured.toml")]
     write: PathBuf,
-    /// How the profile calls the hardware
+    /// The name of the hardware in the profile
     #[arg(long, value_name = "NAME", default_value = "measured", value_parser = name)]
     hardware: String,
     /// Fewer lengths, smaller batches, fewer repetitions

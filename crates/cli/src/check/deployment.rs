@@ -48,7 +48,7 @@ fn certificates(config: &Config) -> Option<Finding> {
     let settings = crate::settings::tls::listener(config.tls.as_ref()?);
     let error = ServerTls::new(settings, Offers::Http2).err()?;
     let finding = Finding::new("tls", Verdict::Fail, error.to_string());
-    Some(finding.hint("mend the files that `tls` names; they are read where `serve` runs"))
+    Some(finding.hint("correct the files that `tls` names; they are read where `serve` runs"))
 }
 
 /// Certificates of the file's workers with which no gateway starts, a report for each of those.
@@ -56,8 +56,9 @@ pub(super) fn untrusted(config: &Config) -> Vec<Report> {
     let encrypted = config.workers.iter().filter(|worker| worker.url.starts_with("https://"));
     let reports = encrypted.filter_map(|worker| {
         let error = ClientTls::new(crate::settings::tls::worker(&worker.tls)).err()?;
-        let finding = Finding::new("tls", Verdict::Fail, error.to_string())
-            .hint("mend the files that the worker's `tls` names; they are read where `serve` runs");
+        let finding = Finding::new("tls", Verdict::Fail, error.to_string()).hint(
+            "correct the files that the worker's `tls` names; they are read where `serve` runs",
+        );
         Some(Report { url: worker.url.clone(), ..Report::of(worker.name(), vec![finding]) })
     });
     reports.collect()
@@ -75,7 +76,7 @@ fn certificates_of_found(config: &Config) -> Option<Finding> {
         ClientTls::new(settings).err()
     })?;
     let finding = Finding::new("tls", Verdict::Fail, error.to_string());
-    Some(finding.hint("mend the files that `each.tls` names; they are read where `serve` runs"))
+    Some(finding.hint("correct the files that `each.tls` names; they are read where `serve` runs"))
 }
 
 /// A place for the audit log where no file can be made: calls that change something would be refused.
@@ -84,7 +85,7 @@ fn unwritable(config: &Config) -> Option<Finding> {
     let why = no_file(path)?;
     let message = format!("no audit log can be written to `{}`: {why}", path.display());
     let finding = Finding::new("audit log", Verdict::Fail, message);
-    Some(finding.hint("make the folder, or mend `admin.audit_log`; until then drains, rejoins and purges are refused"))
+    Some(finding.hint("make the folder, or correct `admin.audit_log`; until then drains, rejoins and purges are refused"))
 }
 
 /// A place for what cascades learn where no file can be made: all of it is gone with the process.
@@ -94,8 +95,9 @@ fn unkept(config: &Config) -> Option<Finding> {
         format!("what cascades learn cannot be kept in `{}`: {}", path.display(), no_file(path)?);
     let finding = Finding::new("cascade state", Verdict::Warn, message);
     Some(
-        finding
-            .hint("make the folder, or mend `cascade_state`; until then each restart begins anew"),
+        finding.hint(
+            "make the folder, or correct `cascade_state`; until then each restart begins anew",
+        ),
     )
 }
 
@@ -161,7 +163,7 @@ fn unmatched_prices(config: &Config) -> Option<Finding> {
             known.join("`, `")
         );
         Finding::new("prices", Verdict::Warn, message).hint(
-            "mend the name, or these hours cost what `prices.pools` says; a worker without `name` \
+            "correct the name, or these hours cost what `prices.pools` says; a worker without `name` \
              is called by its host and port",
         )
     })

@@ -39,8 +39,7 @@ async fn report(source: Source) -> Report {
         Err(why) => {
             let message = format!("it cannot be looked up: {why}");
             let finding = Finding::new("discovery", failed, message);
-            let hint =
-                "mend it in `discovery`, or check where `serve` runs; its workers were not asked";
+            let hint = "correct it in `discovery`, or check where `serve` runs; its workers were not asked";
             Report::of(&name, vec![finding.hint(hint)])
         }
         Ok(found) if found.is_empty() => {

@@ -27,8 +27,9 @@ pub(super) fn report(config: &Config, asked: &[Report]) -> Option<Report> {
 fn finding(named: &Named<'_>) -> Finding {
     let Named { place, model, .. } = named;
     let message = format!("`{place}` names `{model}`, which no worker serves");
-    Finding::new("names", Verdict::Warn, message)
-        .hint("mend the name, or start a worker that serves it: clients get 404 for it until then")
+    Finding::new("names", Verdict::Warn, message).hint(
+        "correct the name, or start a worker that serves it: clients get 404 for it until then",
+    )
 }
 
 /// What a name may stand for.

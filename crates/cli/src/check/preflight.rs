@@ -87,7 +87,7 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
         Ok(address) => address,
         Err(error) => {
             let finding = Finding::new("reachable", Verdict::Fail, error);
-            let findings = vec![finding.hint("mend the worker's `tls`")];
+            let findings = vec![finding.hint("correct the worker's `tls`")];
             return Report { url: worker.url.clone(), ..Report::of(worker.name(), findings) };
         }
     };
@@ -219,13 +219,14 @@ fn expected(worker: &Worker, served: &[String]) -> Finding {
         Some(model) if !served.contains(model) => {
             let message = format!("it serves {shown}, not `{model}`");
             Finding::new("model", Verdict::Fail, message)
-                .hint("mend `model` in the file, or start the worker with `--served-model-name`")
+                .hint("correct `model` in the file, or start the worker with `--served-model-name`")
         }
         _ => match worker.serves.iter().find(|wanted| !served.contains(wanted)) {
             Some(unlisted) => {
                 let message = format!("it serves {shown}, and `serves` names `{unlisted}`");
-                Finding::new("model", Verdict::Warn, message)
-                    .hint("mend `serves` in the file: clients never see a model that is not listed")
+                Finding::new("model", Verdict::Warn, message).hint(
+                    "correct `serves` in the file: clients never see a model that is not listed",
+                )
             }
             None => Finding::new("model", Verdict::Ok, format!("serves {shown}")),
         },

@@ -31,7 +31,7 @@ pub(super) async fn findings(worker: &Worker) -> Vec<Finding> {
 
 fn told(answer: &Result<(StatusCode, Bytes), AskError>) -> Vec<Finding> {
     let unasked = |why: String| {
-        let message = format!("its supervisor cannot be asked: {why}");
+        let message = format!("its supervisor cannot be reached: {why}");
         vec![Finding::new("supervisor", Verdict::Warn, message).hint(
             "`overdraft supervise` has to run there, of this version or a newer one, or nobody restarts the worker",
         )]
@@ -48,7 +48,7 @@ fn told(answer: &Result<(StatusCode, Bytes), AskError>) -> Vec<Finding> {
     });
     let flags = advice.flags.into_iter().map(|one| {
         Finding::new("engine flags", Verdict::Warn, one)
-            .hint("mend the command behind `overdraft supervise --`, and restart it")
+            .hint("correct the command behind `overdraft supervise --`, and restart it")
     });
     let mut findings: Vec<Finding> = environment.chain(flags).collect();
     if findings.is_empty() {

@@ -13,7 +13,7 @@ pub(super) async fn report(config: &Config) -> Option<Report> {
         Err(why) => {
             let message = format!("the keys of the issuer cannot be had: {why}");
             Finding::new("jwt", Verdict::Fail, message).hint(
-                "mend `jwt.jwks_url`, `jwks_file` or `ca_file`: until keys are known, tokens get 503",
+                "correct `jwt.jwks_url`, `jwks_file` or `ca_file`: until keys are known, tokens get 503",
             )
         }
     };

@@ -235,7 +235,7 @@ impl<'a> TokenPrices<'a> {
 
 fn no_price(models: &[&str], known: &Known) -> Fault {
     let why = if known.models.is_empty() {
-        "nothing is known of prices, so nothing can be told of cost".to_owned()
+        "no prices are known, so no cost can be computed".to_owned()
     } else {
         let models = models.join("`, `");
         let priced = known.models.keys().map(String::as_str).collect::<Vec<_>>().join("`, `");

@@ -66,7 +66,7 @@ fn total(text: &mut String, figures: &Figures) {
 fn spared(text: &mut String, figures: &Figures) {
     let used = figures.used();
     text.push('\n');
-    row(text, "what requests used would have been", &["$".to_owned(), "more".to_owned()]);
+    row(text, "cost of the requests without", &["$".to_owned(), "more".to_owned()]);
     for (name, more) in &figures.without {
         row(
             text,
@@ -123,9 +123,7 @@ fn notes(text: &mut String, figures: &Figures) {
     if !figures.models_unpriced.is_empty() {
         let names = plain(&figures.models_unpriced.join("`, `"));
         let so = match figures.basis {
-            Basis::Hours => {
-                "what was spared counts an output token as four of a prompt, for all models"
-            }
+            Basis::Hours => "savings count an output token as four prompt tokens, for all models",
             Basis::Tokens => "its requests cost nothing here",
         };
         let _written = write!(text, "\nno price of tokens is known of `{names}`: {so}\n");
@@ -136,7 +134,7 @@ fn notes(text: &mut String, figures: &Figures) {
     if 0 < figures.cascaded_unpriced {
         let _written = write!(
             text,
-            "\n{} cascaded requests have no cost in the log: as if nothing had been spared\n",
+            "\n{} cascaded requests have no cost in the log: counted without savings\n",
             figures.cascaded_unpriced
         );
     }

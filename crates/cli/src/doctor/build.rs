@@ -35,7 +35,10 @@ pub(super) fn section() -> Section {
         section.set("executable_bytes", size);
     }
     let set = variables().join(", ");
-    section.fact("environment", if set.is_empty() { "none of ours is set" } else { &set });
+    section.fact(
+        "environment",
+        if set.is_empty() { "no variable that overdraft reads is set" } else { &set },
+    );
     let now = UNIX_EPOCH + Duration::from_secs(unix_seconds());
     section.fact("time", &httpdate::fmt_http_date(now));
     section

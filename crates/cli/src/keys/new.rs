@@ -17,20 +17,20 @@ pub(super) struct Arguments {
     /// The file of keys; it is made where it is not there, for its owner alone
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// Whose the key is: tenants share the queue fairly, and metrics are told apart by them
+    /// The tenant that owns the key: tenants share the queue fairly, and metrics count by tenant
     #[arg(long, value_name = "NAME")]
     tenant: String,
-    /// What the key is called among its tenant's
+    /// The name of the key within its tenant
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// How long it is good, as in `90d`, `12h` or `8w`, or until when, as in
-    /// `2027-01-31T00:00:00Z`; without it, it does not expire
+    /// How long the key is valid, as in `90d`, `12h` or `8w`, or when it ends, as in
+    /// `2027-01-31T00:00:00Z`; without it, the key does not expire
     #[arg(long, value_name = "SPAN|TIME")]
     expires: Option<String>,
     /// The models or aliases that it may ask for, with commas between; without it all
     #[arg(long, value_name = "MODELS", value_delimiter = ',', value_parser = model)]
     models: Vec<String>,
-    /// The priority of its requests that do not say
+    /// The priority of its requests that name none
     #[arg(long, value_name = "PRIORITY", value_parser = priorities())]
     priority: Option<Priority>,
     /// The highest priority that its requests may have
@@ -51,7 +51,7 @@ Examples:
   overdraft keys new --file keys.yaml --tenant batch --priority flex --priority-max flex
   KEY=$(overdraft keys new --file keys.yaml --tenant acme 2>/dev/null)
 
-Standard output has the key and nothing else. It is not kept: who loses it makes another one.";
+Standard output has the key and nothing else. It is not stored: if you lose it, make another one.";
 
 /// The priorities by their names.
 fn priorities() -> impl TypedValueParser<Value = Priority> {
@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Fault> {
     held.write(&held.read_or_begin()?.with(&key)?)?;
     crate::config::print(&text)?;
     let file = arguments.file.display();
-    eprintln!("key {} is in `{file}` by its hash; it is shown this once", called(&key));
+    eprintln!("the hash of key {} is in `{file}`; the key is shown only now", called(&key));
     match key.expires {
         Some(end) => eprintln!("it expires at {end}"),
         None => eprintln!("it does not expire; `--expires 90d` makes one that does"),

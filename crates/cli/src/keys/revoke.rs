@@ -63,10 +63,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let (key, rest) = (&file.keys()[index], file.without(index)?);
     if let Some(settings) = &settings {
         store::revoke(settings, key, calendar_time())?;
-        eprintln!("the gateways of `{}` refuse key {}", settings.place, called(key));
+        eprintln!("the gateways of `{}` now refuse key {}", settings.place, called(key));
     }
     held.write(&rest)?;
-    eprintln!("key {} is out of `{}`", called(key), arguments.file.display());
+    eprintln!("key {} was removed from `{}`", called(key), arguments.file.display());
     Ok(())
 }
 

@@ -73,7 +73,7 @@ pub(super) fn revoke(settings: &StoreSettings, key: &Key, now: Timestamp) -> Res
             "`{place}` holds {REVOCATIONS_MAX} revocations, and has no room for another"
         ))
         .hint("without `--redis` and `--config` the key is taken out of its file")),
-        Err(fault) => Err(Fault::running(format!("`{place}` was not told: {fault}")).hint(
+        Err(fault) => Err(Fault::running(format!("`{place}` did not take the revocation: {fault}")).hint(
             "nothing has changed; without `--redis` and `--config` the key is taken out of its file",
         )),
     }

@@ -41,7 +41,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
 fn headline(screen: &Screen) -> Line<'_> {
     let now = &screen.now;
     if let Some(why) = &screen.lost {
-        return Line::from(format!("! no news, what is shown is old: {why}")).style(bold());
+        return Line::from(format!("! the gateway does not answer, these figures are old: {why}"))
+            .style(bold());
     }
     let act = now.conditions.iter().filter(|one| one.severity == Severity::Act).count();
     let word = match (act, now.conditions.len()) {

@@ -222,18 +222,18 @@ impl Obstacles {
         let (why, obstacle) = match seen {
             Seen::Untrusted(why) => (
                 why,
-                "no TLS connection; mend its certificate, or the worker's `tls`: `ca_file` names its authority, \
+                "no TLS connection; correct its certificate, or the worker's `tls`: `ca_file` names its authority, \
                  `server_name` the name in its certificate",
             ),
             Seen::Nameless(why) => (
                 why,
-                "no address for its name; mend the worker's `url`, or the name servers of this machine",
+                "no address for its name; correct the worker's `url`, or the name servers of this machine",
             ),
             Seen::Untried(why) => (
                 why,
                 "no connection could be tried; raise this machine's limits of open files and ports, or free some",
             ),
-            Seen::Unreachable(why) => (why, "no connection; start it, or mend its `url`"),
+            Seen::Unreachable(why) => (why, "no connection; start it, or correct its `url`"),
             Seen::Unreached(why) => {
                 (why, "no connection is made; correct its `url`, or the network to it")
             }
@@ -273,7 +273,7 @@ fn tell_unlisted(member: &Member, names: &[String]) {
     if !unlisted.is_empty() {
         tracing::warn!(
             worker = member.upstream.name(),
-            "its `serves` names `{}`, which it does not list; mend the name, or start the worker with it",
+            "its `serves` names `{}`, which it does not list; correct the name, or start the worker with it",
             unlisted.join("`, `")
         );
     }

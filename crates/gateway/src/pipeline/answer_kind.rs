@@ -99,7 +99,7 @@ pub(super) const fn is_invalid(status: StatusCode) -> bool {
 pub(super) fn told(failure: Failure, status: StatusCode) -> ApiError {
     match failure {
         Failure::Misconfigured => ApiError::upstream(
-            "the worker does not accept the gateway's credentials; this is for the operator to mend",
+            "the worker does not accept the gateway's credentials; its operator has to correct them",
         ),
         _ => ApiError::upstream(format!("the worker answered {status}")),
     }

@@ -212,7 +212,8 @@ pub(super) async fn audited(
     let file = match file(gateway).await {
         Ok(file) => file,
         Err(error) => {
-            let why = format!("{error}; nothing was done. Mend `admin.audit_log`, or leave it out");
+            let why =
+                format!("{error}; nothing was done. Correct `admin.audit_log`, or leave it out");
             tracing::error!(action, "an operator's call was refused: {why}");
             let response = reply::error(&ApiError::server_error(why));
             let reason = Some("the audit log cannot be opened");
