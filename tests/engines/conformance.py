@@ -185,17 +185,23 @@ def versions(suite):
 
 REPORT = """# Engines
 
-Written by `cargo xtask engines`, which installs vLLM for processors into `target/`, converts the demo models and
-SmolLM2-135M, and asks each engine directly and through the gateway. It takes some 20 minutes on two cores and is not part
-of the gate; `--part` runs a part of it again. *Whose* says where a failure comes from: the gateway, the engine (it fails
-the same way when it is asked directly), or the build (it cannot be had on a processor).
+This page says what has been tested with real engines: vLLM on a processor, and llama-server. Each request goes
+directly to the engine and through the gateway, and the answers are compared.
+{kept} of {total} promises are kept. The column *whose* says where a failure comes from: the gateway, the engine (it fails
+in the same way when it is asked directly), or the build (it cannot be had on a processor).
 
-vLLM tells `system_fingerprint` in the last event of a stream, which are the token counts where those are asked for. The gateway
-asks for them always; a client that did not finds the fingerprint in the event that finishes the answer, where vLLM would have
-put it. Of several choices only the one that finishes last has it through the gateway; asked directly, vLLM gives it to each.
+Two differences of vLLM's streams through the gateway are known:
 
-So that a stream can go on elsewhere, the gateway asks for token ids, and takes them out of each event. A vLLM that nobody asks
-writes `null` in their place (`token_ids`, `prompt_token_ids`); through the gateway these members are missing.
+- **`system_fingerprint`.** vLLM sends it in the last event of a stream: the one with the token counts, if the client
+  asked for counts. The gateway always asks for them. If the client did not, the gateway puts the fingerprint into the
+  event that finishes the answer, where vLLM would have put it. With several choices, vLLM gives it to each choice, and
+  the gateway only to the choice that finishes last.
+- **Token ids.** The gateway asks for token ids, so that a stream can continue at another worker, and removes them from
+  each event. Without such a request, vLLM writes `null` in their place (`token_ids`, `prompt_token_ids`). Through the
+  gateway, these members are missing.
+
+`cargo xtask engines` writes this page. It installs vLLM for processors into `target/`, converts the demo models and
+SmolLM2-135M, and runs all tests in some 20 minutes on two cores. It is not part of the gate; `--part` runs one part again.
 
 {versions}
 
@@ -220,9 +226,11 @@ class Results:
         self.path.write_text(json.dumps(self.parts, indent=1))
         cell = lambda text: text.replace("|", "\\|")
         found = [self.parts[name] for name in PARTS if name in self.parts]
-        rows = ["| " + " | ".join(cell(each) for each in row) + " |" for one in found for row in one["rows"]]
+        every = [row for one in found for row in one["rows"]]
+        rows = ["| " + " | ".join(cell(each) for each in row) + " |" for row in every]
+        counts = {"kept": sum(row[2] == "yes" for row in every), "total": len(every)}
         dates = ", ".join(f"`{name}` {self.parts[name]['date']}" for name in PARTS if name in self.parts)
-        told = REPORT.format(versions=versions(suite), rows="\n".join(rows), dates=dates)
+        told = REPORT.format(versions=versions(suite), rows="\n".join(rows), dates=dates, **counts)
         self.report.write_text(told)
 
 
