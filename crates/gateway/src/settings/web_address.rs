@@ -40,7 +40,9 @@ impl WebAddress {
     pub fn parse_trusted(url: &str) -> Result<Self, WebAddressError> {
         let place = Self::parse_any(url)?;
         if !place.is_encrypted && !is_loopback(place.host()) {
-            return Err(WebAddressError { why: "an attacker on the network could change its answers" });
+            return Err(WebAddressError {
+                why: "an attacker on the network could change its answers",
+            });
         }
         Ok(place)
     }
