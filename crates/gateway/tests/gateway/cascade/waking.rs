@@ -108,14 +108,14 @@ async fn a_draft_whose_tokenizer_is_to_be_told_anew_is_woken_to_tell_it() {
     cascade.mode = Mode::Verify;
     let mut asleep = Asleep::start(cascade, |_| {}).await;
     asleep.draft.behave(|manner| manner.health = 200);
-    told(&asleep.gateway, r#"overdraft_cascade_parity{cascade="m",state="same"} 1"#).await;
+    asleep.gateway.until_line(r#"overdraft_cascade_parity{cascade="m",state="same"} 1"#).await;
     asleep.draft.behave(|manner| manner.health = 503);
     asleep.gateway.until_up(1).await;
     // Tokenizers are compared anew where a cascade has changed.
     let mut settings = asleep.gateway.settings();
     settings.cascades.get_mut(MODEL).unwrap().first_window = 3;
     asleep.gateway.change(settings);
-    told(&asleep.gateway, r#"overdraft_cascade_parity{cascade="m",state="unknown"} 1"#).await;
+    asleep.gateway.until_line(r#"overdraft_cascade_parity{cascade="m",state="unknown"} 1"#).await;
     asleep.ask(r#","temperature":0"#).await;
     asleep.wakes(0, 1).await;
 }

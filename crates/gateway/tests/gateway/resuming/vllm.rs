@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{LONG, ROLE, VLLM, ids_chunk, text, text_chunk, three_vllms, vllms};
+use super::{LONG, ROLE, ids_chunk, text, text_chunk, three_vllms, vllms};
 use crate::client::End;
-use crate::harness::{CHAT, DONE, Gateway, MODEL, finish, token};
+use crate::harness::{CHAT, DONE, MODEL, finish, token};
 use crate::mock::{Call, Mock};
 use crate::relaying::row;
 

@@ -244,7 +244,7 @@ fn contents(events: &[Value]) -> Vec<Value> {
                 let told = content[part]["type"].as_str().unwrap();
                 assert!(kind.starts_with(&format!("response.{told}.")), "{kind} of {told}");
                 let text = if told == "refusal" { "refusal" } else { "text" };
-                if kind.ends_with(".delta") {
+                if kind == format!("response.{told}.delta") {
                     push(&mut content[part][text], &event["delta"]);
                 }
             }
