@@ -156,6 +156,10 @@ impl Catalogue {
         let mut rates = entry.rates(like.map(|like| &like.rates)).map_err(|field| {
             format!("`{field}` is missing or not above zero; give it, or name another with `like`")
         })?;
+        let share = rates.kv_share_beside_prompts;
+        if share > 1.0 {
+            return Err(format!("`kv_share_beside_prompts = {share}`; expected above 0 to 1"));
+        }
         rates.experts = entry.expert_rates(model, &rates, like.map(|like| &like.rates))?;
         let bound = |name, said: Option<u32>, like: Option<u32>| {
             said.or(like).filter(|bound| 0 < *bound).ok_or_else(|| {
@@ -374,6 +378,10 @@ source = \"a guess\"
         );
         wrong(&MINE.replace("like", "# like"), "`bytes_per_parameter` is missing");
         wrong(&MINE.replace("host_ms = 1.5", "host_ms = 0"), "`host_ms` is missing or not above");
+        wrong(
+            &MINE.replace("host_ms = 1.5", "host_ms = 1.5\nkv_share_beside_prompts = 1.2"),
+            "`kv_share_beside_prompts = 1.2`; expected above 0 to 1",
+        );
         wrong(&MINE.replace("host_ms", "host"), "unknown field `host`");
         wrong(&MINE.replace("tensor_parallel = 4", "tensor_parallel = 0"), "expected at least 1");
         wrong("[[profile", "line 1");

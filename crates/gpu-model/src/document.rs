@@ -34,6 +34,8 @@ pub(crate) struct Entry {
     roofline_power: Option<f64>,
     prefill_attention_tflops: Option<f64>,
     kv_tb_per_s: Option<f64>,
+    /// 1 where neither this profile nor the one it is like says it.
+    kv_share_beside_prompts: Option<f64>,
     attention_us_per_layer: Option<f64>,
     kernels_us_per_layer: Option<f64>,
     elementwise_gb_per_s: Option<f64>,
@@ -107,6 +109,11 @@ impl Entry {
                 multiplied(|r| r.prefill_attention_tflops),
             )?,
             kv_tb_per_s: pick("kv_tb_per_s", self.kv_tb_per_s, read(|r| r.kv_tb_per_s))?,
+            kv_share_beside_prompts: pick(
+                "kv_share_beside_prompts",
+                self.kv_share_beside_prompts,
+                of(|r| r.kv_share_beside_prompts).or(Some(1.0)),
+            )?,
             attention_us_per_layer: pick(
                 "attention_us_per_layer",
                 self.attention_us_per_layer,

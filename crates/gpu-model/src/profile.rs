@@ -50,6 +50,8 @@ pub struct Rates {
     pub prefill_attention_tflops: f64,
     /// Reading keys and values.
     pub kv_tb_per_s: f64,
+    /// The share of it that decodes reach in a step that computes prompts too, above 0 to 1.
+    pub kv_share_beside_prompts: f64,
     /// What attention takes at least in each layer.
     pub attention_us_per_layer: f64,
     /// Small kernels of each layer.
