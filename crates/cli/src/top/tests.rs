@@ -143,7 +143,7 @@ fn names_cannot_move_the_cursor() {
 fn a_gateway_that_is_gone_is_told_and_keys_still_work() {
     let mut screen = shown(Page::Fleet, Shown::Fleet(FleetView::default()));
     screen.lose("no answer within 2s".to_owned());
-    check(&mut screen, &["what is shown is old: no answer within 2s"]);
+    check(&mut screen, &["these figures are old: no answer within 2s"]);
     assert!(press(&mut screen, KeyCode::Char('p')) && screen.is_held());
     assert!(!press(&mut screen, KeyCode::Char('q')));
 }
