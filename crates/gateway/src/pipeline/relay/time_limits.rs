@@ -153,7 +153,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_limit_of_an_answer_and_its_client_s_deadline_are_told_apart() {
         let (fault, passed) = late(None).await;
-        assert!(fault.error().message.contains("as `timeouts.total` says"), "{fault:?}");
+        assert!(fault.error().message.contains("as `timeouts.total` is set"), "{fault:?}");
         assert_eq!((passed.name, passed.basis), ("total", "set"));
         let (fault, passed) = late(Some("500")).await;
         assert_eq!(fault, Fault::Late);
