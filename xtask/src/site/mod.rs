@@ -54,6 +54,9 @@ fn mdbook() -> Result<PathBuf> {
         return Ok(found.clone());
     }
     let root = folder.display().to_string();
-    shell::cargo(&["install", "mdbook", "--version", MDBOOK, "--locked", "--root", &root])?;
+    // What serves and watches a book is left out, and nothing is optimised: it is built for one run.
+    let slim = ["--no-default-features", "--features", "search", "--debug"];
+    let install = ["install", "mdbook", "--version", MDBOOK, "--locked", "--root", &root];
+    shell::cargo(&[&install[..], &slim[..]].concat())?;
     Ok(folder.join("bin/mdbook"))
 }
