@@ -153,15 +153,16 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
 }
 
 /// What an answer costs its key, of which so many events were shown. Where no worker told of the prompt, as of a stream
-/// that broke off, that is as was estimated.
+/// that broke off, that is as was estimated. The event that says why it broke off is no token.
 fn bill(facts: &RequestFacts, is_success: bool, events: u64) -> Bill {
+    let count = |count: Tokens| u64::from(count.get());
     match (facts.prompt, facts.completion) {
         (None, None) if !is_success => Bill::Nothing,
-        (None, _) if 0 < events => Bill::Streamed(events),
+        (None, completion) if 0 < events => Bill::Streamed(completion.map_or(events, count)),
         (None, None) => Bill::AsExpected,
         (prompt, completion) => {
-            let count = |count: Option<Tokens>| count.map_or(0, |count| u64::from(count.get()));
-            Bill::Counted(count(prompt).saturating_add(count(completion)))
+            let [prompt, completion] = [prompt, completion].map(|told| told.map_or(0, count));
+            Bill::Counted(prompt.saturating_add(completion))
         }
     }
 }
@@ -402,8 +403,8 @@ mod tests {
             completion: completion.map(Tokens::new),
             ..RequestFacts::default()
         };
-        // As many tokens are noted as events were relayed, and nobody told of the prompt.
-        assert_eq!(bill(&counted(None, Some(3)), true, 3), Bill::Streamed(3));
+        // As many tokens are noted as events were relayed before the error's, and nobody told of the prompt.
+        assert_eq!(bill(&counted(None, Some(3)), true, 4), Bill::Streamed(3));
         assert_eq!(bill(&counted(None, None), true, 3), Bill::Streamed(3));
         assert_eq!(bill(&counted(Some(7), Some(3)), true, 4), Bill::Counted(10));
         assert_eq!(bill(&counted(None, None), true, 0), Bill::AsExpected);
