@@ -358,7 +358,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let left = EndCode { ender: Ender::Nobody, phase: Phase::Data };
         // Where others read on, the answer's tokens are told by them.
-        if self.seat.is_last() {
+        if self.seat.leave() {
             let events = u32::try_from(self.events).unwrap_or(u32::MAX);
             self.facts.note(|record| note_broken(record, None, events));
         } else if self.facts.known().end == left

@@ -366,8 +366,9 @@ impl Flight {
         state.task = Some(task);
     }
 
-    fn leave(&self, number: u64) {
-        let is_deserted = {
+    /// Whether nobody else reads and the answer has not ended: then it is given up.
+    fn leave(&self, number: u64) -> bool {
+        let (was_last, gave_up) = {
             let mut state = self.state();
             state.cursors.remove(&number);
             let was_last = state.cursors.is_empty() && state.end.is_none();
@@ -377,12 +378,13 @@ impl Flight {
             if was_last && let Some(task) = state.task.take() {
                 task.abort();
             }
-            was_last || gave_up
+            (was_last, gave_up)
         };
         self.taken.notify_one();
-        if is_deserted {
+        if was_last || gave_up {
             self.unlist();
         }
+        was_last
     }
 }
 
@@ -463,10 +465,9 @@ impl Seat {
         }
     }
 
-    /// Whether nobody else reads and the answer has not ended: who leaves now ends it.
-    pub(crate) fn is_last(&self) -> bool {
-        let state = self.flight.state();
-        state.end.is_none() && state.cursors.len() == 1
+    /// Reads no more; whether the answer ends with that. Of those that leave at once, it does for one alone.
+    pub(crate) fn leave(&self) -> bool {
+        self.flight.leave(self.number)
     }
 
     /// What the worker counted, and how it ended; the first to ask counts the tokens.
@@ -480,7 +481,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.flight.leave(self.number);
+        let _is_last = self.leave();
     }
 }
 

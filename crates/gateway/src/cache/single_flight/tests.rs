@@ -113,6 +113,19 @@ async fn who_gave_up_and_asks_again_joins_nothing_that_failed_it() {
     assert_eq!(flights.join(key(), bounds(10)).1, Role::Follower, "its answer has begun");
 }
 
+#[tokio::test]
+async fn of_those_who_leave_at_once_one_is_the_last_and_nobody_joins_behind_it() {
+    let flights = flights(1_000);
+    let seats = [flights.join(key(), bounds(100)).0, flights.join(key(), bounds(100)).0];
+    seats[0].flight().open(Opening::Failed);
+    // Neither seat has been dropped yet.
+    assert_eq!(seats.each_ref().map(Seat::leave), [false, true]);
+    assert_eq!(flights.join(key(), bounds(100)).1, Role::Leader);
+    let ended = flights.start(bounds(100));
+    ended.flight().end(Ended::Whole, None);
+    assert!(!ended.leave(), "its end is told by who counts it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_overdue_is_neither_waited_for_nor_joined() {
     let flights = flights(1_000);
