@@ -61,10 +61,13 @@ pub(crate) async fn keep(layer: Arc<CascadeLayer>) {
             }
             (*next, *wait) = (now + *wait, AGAIN[1].min(*wait * 2));
             let CascadeSettings { draft, target, .. } = &state.settings;
+            // A worker that comes during the look has not been asked.
+            let were_served = are_served(&layer, [draft, target]);
             let told = tokio::join!(facts(&layer, draft), facts(&layer, target));
             state.compared(Parity::of(&told.0, &told.1));
-            if state.parity() == Parity::NotKnown && are_served(&layer, [draft, target]) {
-                state.note_untold();
+            let is_unknown = state.parity() == Parity::NotKnown;
+            if is_unknown && were_served && are_served(&layer, [draft, target]) {
+                state.note_untold(layer.pipeline.dispatcher.clock.now());
             }
         }
         tokio::time::sleep(TICK).await;

@@ -40,7 +40,7 @@ impl ProtocolHandle {
 
     /// Whether the draft would be asked if anybody knew its tokenizer.
     pub(super) fn misses_draft(&self) -> bool {
-        self.state.misses_draft(&self.protocol())
+        self.state.misses_draft(&self.protocol(), self.clock.now())
     }
 
     /// Draft tokens that are kept.

@@ -16,6 +16,7 @@ use overdraft_core::cascade::{
     Terms, Unpaid,
 };
 use overdraft_core::estimate::SlidingRatio;
+use overdraft_core::scale::MISS_RESTS;
 use overdraft_units::{Instant, Ratio};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -98,6 +99,19 @@ impl Learnt {
     }
 }
 
+/// When workers of both models were last there and told too little of their tokenizers.
+///
+/// To wake a worker of the draft is in vain then, for as long as a draft rests that no worker comes for: the next one may
+/// be of another version, and a single look may have failed for a reason that has passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Untold(Option<Instant>);
+
+impl Untold {
+    fn holds(self, now: Instant) -> bool {
+        self.0.is_some_and(|noted| now.since(noted) < MISS_RESTS)
+    }
+}
+
 /// One cascade.
 #[derive(Debug)]
 pub(super) struct CascadeState {
@@ -115,8 +129,7 @@ pub(super) struct CascadeState {
     /// Whether what it learnt in another life has been looked for.
     recalled: AtomicBool,
     parity: Mutex<Parity>,
-    /// Whether workers of both models were there and told too little of their tokenizers.
-    untold: AtomicBool,
+    untold: Mutex<Untold>,
     /// Drafts that were judged, and those that were given.
     judged: [AtomicU64; 2],
     /// The share of these of late.
@@ -145,7 +158,7 @@ impl CascadeState {
             lessons: AtomicU64::new(0),
             recalled: AtomicBool::new(recalled),
             parity: Mutex::new(Parity::NotKnown),
-            untold: AtomicBool::new(false),
+            untold: Mutex::default(),
             judged: [AtomicU64::new(0), AtomicU64::new(0)],
             recent: Mutex::new(SlidingRatio::new()),
             settings,
@@ -183,10 +196,10 @@ impl CascadeState {
     }
 
     /// Whether the draft would be asked for a request if anybody knew its tokenizer, which a worker of it may tell.
-    pub(super) fn misses_draft(&self, protocol: &Protocol) -> bool {
+    pub(super) fn misses_draft(&self, protocol: &Protocol, now: Instant) -> bool {
         let parity = self.parity();
         parity == Parity::NotKnown
-            && !self.untold.load(Ordering::Relaxed)
+            && !self.untold().holds(now)
             && protocol.misses_draft(&self.state().cascade, &parity)
     }
 
@@ -332,8 +345,12 @@ impl CascadeState {
     }
 
     /// Workers of both models were there, and how their tokenizers compare is still not known.
-    pub(super) fn note_untold(&self) {
-        self.untold.store(true, Ordering::Relaxed);
+    pub(super) fn note_untold(&self, now: Instant) {
+        *self.untold() = Untold(Some(now));
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Untold> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes note of how the models' tokenizers compare.
@@ -352,5 +369,22 @@ impl CascadeState {
             }
             *known = parity;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overdraft_units::Micros;
+
+    use super::*;
+
+    #[test]
+    fn what_two_workers_did_not_tell_holds_for_as_long_as_a_draft_rests() {
+        assert!(!Untold::default().holds(Instant::ORIGIN));
+        let untold = Untold(Some(Instant::ORIGIN));
+        let end = Instant::ORIGIN + MISS_RESTS;
+        assert!(untold.holds(Instant::ORIGIN));
+        assert!(untold.holds(Instant::ORIGIN + Micros::new(MISS_RESTS.get() - 1)));
+        assert!(!untold.holds(end));
     }
 }
