@@ -282,6 +282,20 @@ async fn a_thread_is_refused_though_messages_pass() {
 }
 
 #[tokio::test]
+async fn a_prompt_for_the_cache_alone_is_translated_though_messages_pass() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], pass).await;
+    let mut client = gateway.client().await;
+    client.post(MESSAGES, &message("hi", "").replace(":9,", ":0,")).await;
+    let call = mock.call().await;
+    assert_eq!(path(&call), CHAT);
+    assert_eq!(call.json()["max_tokens"], 1, "engines refuse 0");
+    call.answer(200, ANSWER).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, &read(&body)["content"]), (200, &json!([])), "{body}");
+}
+
+#[tokio::test]
 async fn messages_of_tenants_are_translated_where_workers_are_told_salts() {
     let mut mock = Mock::start(&[MODEL]).await;
     let key = |settings: &mut GatewaySettings| {

@@ -8,6 +8,7 @@
 //! | one that holds a seal of ours                                           | no worker can open it                  |
 //! | Messages of a tenant, where any worker is told salts                    | the dialect has no field for a salt    |
 //! | Messages with a `thread`, which is refused                              | no worker keeps what it stands for     |
+//! | Messages with `max_tokens` 0                                            | engines refuse it                      |
 //!
 //! **Invariant:** a request that passes shares a worker's cache with nobody whom its translation would not share it with.
 
@@ -46,7 +47,8 @@ pub(super) fn passes(gateway: &Gateway, caller: &Caller, dialect: Dialect, body:
         && memmem::find(body, SEALED.as_bytes()).is_none()
         && match dialect {
             Dialect::Messages => {
-                !names_thread(&object) && (caller.is_nobody() || !tells_salts(&settings))
+                let is_for_gateway = names_thread(&object) || wants_no_answer(&object);
+                !is_for_gateway && (caller.is_nobody() || !tells_salts(&settings))
             }
             Dialect::Responses => !needs_memory(&object),
         }
@@ -62,6 +64,11 @@ fn needs_memory(object: &Object<'_>) -> bool {
 /// Whether a conversation that the vendor keeps is to go on: an engine would answer the new turns as if they were all.
 fn names_thread(object: &Object<'_>) -> bool {
     object.raw("thread").is_some_and(|raw| raw != "null")
+}
+
+/// Whether it asks for the prompt to be cached alone.
+fn wants_no_answer(object: &Object<'_>) -> bool {
+    object.raw("max_tokens") == Some("0")
 }
 
 /// Whether any worker, there or still to be found, is told the salts of tenants.
