@@ -175,7 +175,7 @@ fn refusal<B>(request: &Request<B>, scope: Scope, limits: &Limits) -> Option<Res
         return Some(response);
     }
     (scope == Scope::Vital && !limits.vital.contains(&request.uri().path())).then(|| {
-        let why = "the server has as many connections as it may; try again in a moment";
+        let why = "the server's limit of connections is reached; try again in a moment";
         closing(&ApiError::overloaded(why))
     })
 }

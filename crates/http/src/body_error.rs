@@ -21,9 +21,7 @@ pub enum BodyError {
         limit: Duration,
     },
     /// Other bodies have the memory.
-    #[error(
-        "the server holds as many bytes of requests as it may; send the request again in a moment"
-    )]
+    #[error("the server's memory for request bodies is in use; send the request again in a moment")]
     NoRoom,
     /// It is not encoded as its head says.
     #[error("the body is not whole and valid {coding}: {error}")]
