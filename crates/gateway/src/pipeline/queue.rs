@@ -251,9 +251,9 @@ fn refused(
     let saturated = |what: String, reason, retry| {
         let Figures { asked, free, .. } = figures.unwrap_or_else(|| look(pipeline, info));
         let message = format!(
-            "every worker that serves `{}` is saturated: the request needs about {asked} tokens \
-             and the most that is free on one of them is {free}; {what}",
-            info.model
+            "every worker that serves `{}` is saturated: {}; {what}",
+            info.model,
+            needs(asked, free)
         );
         Refused::for_room(ApiError::rate_limited(message), reason, retry)
     };
@@ -312,6 +312,20 @@ fn look(pipeline: &Pipeline, info: &RequestInfo) -> Figures {
     saturation(choice).map_or(Figures { asked, ..Figures::default() }, |(_, figures)| figures)
 }
 
+/// Why no worker takes the request now, in tokens.
+fn needs(asked: u64, free: u64) -> String {
+    let needs = format!(
+        "the request needs about {asked} tokens and the most that is free on one of them is {free}"
+    );
+    if free < asked {
+        return needs;
+    }
+    // It waits for the worker where it is computed soonest, which is not always the one with most room.
+    format!(
+        "{needs}, but that is kept for requests ahead of it, or lies at a worker where it would end later"
+    )
+}
+
 /// What the client is told where waiting would not help.
 fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused {
     let model = &info.model;
@@ -338,8 +352,8 @@ fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused
         }
         Choice::Saturated { asked, free, retry_after, .. } => {
             let error = ApiError::overloaded(format!(
-                "every worker that serves `{model}` is saturated: the request needs about {asked} \
-                 tokens and the most that is free on one of them is {free}; try again in {} s",
+                "every worker that serves `{model}` is saturated: {}; try again in {} s",
+                needs(asked, free),
                 retry_after.get().div_ceil(1_000_000)
             ));
             Refused::for_room(error, "threshold", Retry::After(retry_after))
@@ -391,4 +405,16 @@ fn is_untold(pipeline: &Pipeline, settings: &GatewaySettings) -> bool {
         && settings.routing.models.is_empty()
         && pipeline.fleet.models.has_seen_none()
         && !locked_workers::has_any(&pipeline.fleet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::needs;
+
+    #[test]
+    fn room_that_is_not_for_the_request_is_told_apart_from_room_that_is_missing() {
+        assert!(needs(1_423, 879).ends_with("on one of them is 879"));
+        let kept = needs(1_423, 1_872);
+        assert!(kept.contains("is 1872, but that is kept for requests ahead of it"), "{kept}");
+    }
 }
