@@ -37,6 +37,9 @@ impl Simulation<'_> {
     fn give(&mut self, id: FlightId, answer: Tokens, first: Instant, last: Instant) {
         let flight = self.flights.of(id);
         (flight.said, flight.first, flight.last) = (answer.get(), Some(first), last);
+        if flight.is_counted() {
+            self.recorder.tokens(last, u64::from(answer.get()));
+        }
         self.reused = (self.reused.0 + 1, self.reused.1 + u64::from(answer.get()));
         self.agenda.enter(last, Event::Ended(id));
     }

@@ -266,6 +266,9 @@ fn what_was_asked_before_is_answered_again_and_computed_once() {
     assert!((120..=170).contains(&again.reused.0), "{:?}", again.reused);
     let tokens = |one: &Simulated| summary(one).output_tokens;
     assert_eq!(tokens(&plain), tokens(&again), "the answers are the same");
+    // Points of a second each: answers that are given again are seen over time as well.
+    let seen: f64 = again.recorder.tokens.rates().iter().map(|(_, rate)| rate).sum();
+    assert!((seen - float(tokens(&again))).abs() < 0.5, "{seen} tokens over time");
     assert!(summary(&again).ttft.median < summary(&plain).ttft.median);
     scenario.cache = Some(AnswerCache { bytes: 1, kept: KEPT_DEFAULT, takes: LOOK_UP_DEFAULT });
     let rare = "unique:question=500,output=50,rate=0.01,repeat=0.4";

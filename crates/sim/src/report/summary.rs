@@ -52,7 +52,7 @@ pub struct Summary {
     pub output_tokens: u64,
     /// Requests that met the objectives; none where there are no objectives, or one of the requests does not tell.
     pub good: Option<u64>,
-    /// Most answer tokens of a second.
+    /// Most answer tokens of a second; no number where there are such tokens and nothing tells when they came.
     pub peak_output_throughput: f64,
     /// Most requests under way at once.
     pub peak_concurrency: u64,
@@ -202,7 +202,9 @@ impl Summary {
         let good = samples.iter().filter(|sample| objectives.are_met_by(sample)).count();
         let tells_good =
             !objectives.is_empty() && samples.iter().all(|sample| objectives.can_tell_of(sample));
-        let rates = recorder.tokens.rates();
+        let output_tokens: u64 = completed().map(|sample| u64::from(sample.output.get())).sum();
+        // Tokens without times, as those of a log, were no zero in their best second.
+        let unknown = if output_tokens == 0 { 0.0 } else { f64::NAN };
         Self {
             offered: length(samples.len()) + recorder.dropped,
             completed: count(Fate::Completed),
@@ -213,9 +215,9 @@ impl Summary {
             duration: recorder.seconds(),
             input_tokens: completed().map(|sample| u64::from(sample.prompt.get())).sum(),
             cached_tokens: tells_cached.then(|| cached.sum()),
-            output_tokens: completed().map(|sample| u64::from(sample.output.get())).sum(),
+            output_tokens,
             good: tells_good.then(|| length(good)),
-            peak_output_throughput: rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max),
+            peak_output_throughput: recorder.tokens.most_in_a_second().unwrap_or(unknown),
             peak_concurrency: peak_concurrency(samples),
             cost: None,
             counts: None,

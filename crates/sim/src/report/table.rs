@@ -100,8 +100,8 @@ fn counts(text: &mut String, summary: &Summary) {
         let cost = shown(summary.cost_per_million(), 3);
         line("Cost ($ per million output tokens):", cost);
     }
-    let peak = summary.peak_output_throughput;
-    line("Peak output token throughput (tok/s):", format!("{peak:.2}"));
+    let peak = shown(summary.peak_output_throughput, 2);
+    line("Peak output token throughput (tok/s):", peak);
     line("Peak concurrent requests:", summary.peak_concurrency.to_string());
     line("Total Token throughput (tok/s):", format!("{:.2}", summary.total_throughput()));
 }

@@ -188,6 +188,27 @@ fn a_timeline_keeps_every_token_however_long_it_gets() {
 }
 
 #[test]
+fn the_most_in_a_second_is_that_of_a_second_however_long_a_run_is() {
+    let mut timeline = timeline::Timeline::new();
+    assert_eq!(timeline.most_in_a_second(), None, "nothing came");
+    for (second, tokens) in [(5, 60), (5, 40), (6, 70), (90_000, 1)] {
+        timeline.add(at(second * 1_000), tokens);
+    }
+    assert_eq!(timeline.most_in_a_second(), Some(100.0));
+    assert!(timeline.rates().len() <= 512, "plots have fewer points");
+}
+
+#[test]
+fn tokens_without_times_have_no_best_second() {
+    let mut recorder = Recorder::new();
+    recorder.sample(sample(0, 0, 50, 20));
+    let report = report(Origin::Simulated, vec![Run::new("a".to_owned(), 1, recorder)]);
+    assert!(report.json()["runs"][0]["max_output_tokens_per_s"].is_null());
+    let title = "Peak output token throughput (tok/s):";
+    assert!(report.text().contains(&format!("{title:<40} -")), "{}", report.text());
+}
+
+#[test]
 fn equal_histories_have_equal_digests() {
     let digest = |ttft| run("a", 1, &[sample(0, 0, ttft, 20)]).recorder.digest();
     assert_eq!(digest(50), digest(50));

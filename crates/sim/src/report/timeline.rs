@@ -1,17 +1,20 @@
 //! Timeline: sums over equal intervals, in bounded memory.
 //!
-//! When the intervals run out they are doubled in length, so memory is bounded and the whole run is
-//! covered.
+//! Intervals are seconds, so that the most in a second is what it says however long a run is. When they run out, after
+//! twelve days, they are doubled in length: memory is bounded and the whole run is covered.
 
 use overdraft_units::Instant;
 
 use crate::float_conversion::{float, length};
 
 /// Spans at most.
-const SPANS_MAX: usize = 512;
+const SPANS_MAX: usize = 1 << 20;
 
-/// A span at first.
-const SPAN_FIRST: u64 = 100_000;
+/// A span at first, in microseconds.
+const SPAN_FIRST: u64 = 1_000_000;
+
+/// Points of the rates over time at most.
+const POINTS_MAX: usize = 512;
 
 /// Sums by time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,16 +79,27 @@ impl Timeline {
         self.span *= 2;
     }
 
-    /// Seconds, and how much came in each second of the span that begins then; spans are widened to
-    /// a second at least.
+    /// The most that came in one second, or a second of a wider span; none where nothing was added.
+    pub(crate) fn most_in_a_second(&self) -> Option<f64> {
+        let most = self.sums.iter().max()?;
+        Some(float(*most) / self.seconds())
+    }
+
+    /// Seconds, and how much came in each second of the span that begins then; spans are so wide that there are no
+    /// more than [`POINTS_MAX`].
     pub(crate) fn rates(&self) -> Vec<(f64, f64)> {
         let mut wide = self.clone();
-        while wide.span < 1_000_000 {
+        while POINTS_MAX < wide.sums.len() {
             wide.widen();
         }
-        let seconds = float(wide.span) / 1e6;
+        let seconds = wide.seconds();
         let point =
             |(place, sum): (usize, &u64)| (float(length(place)) * seconds, float(*sum) / seconds);
         wide.sums.iter().enumerate().map(point).collect()
+    }
+
+    /// How long a span is.
+    fn seconds(&self) -> f64 {
+        float(self.span) / 1e6
     }
 }
