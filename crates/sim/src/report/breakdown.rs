@@ -1,5 +1,8 @@
 //! Breakdown of the figures by pool, priority and tenant.
 //!
+//! Rates of a group are over the whole run, so that those of all groups add up. Stages come one after the other: theirs
+//! are over the span of their own requests.
+//!
 //! **Invariant:** a request counts once on each side; who was answered by no worker is of no pool.
 
 use std::collections::BTreeMap;
@@ -157,18 +160,19 @@ impl Side {
                 gathered.entry(place).or_default().add(samples);
             }
         }
-        let hours = runs.iter().map(|run| run.recorder.seconds()).sum::<f64>() / 3_600.0;
+        let whole = runs.iter().map(|run| run.recorder.seconds()).sum::<f64>();
         let row = |(place, Gathered { samples, seconds }): (usize, Gathered)| {
             let gaps = self.gaps(runs, place);
             let own = gaps.clone().unwrap_or_default();
             let recorder = Recorder { samples, gaps: own, ..Recorder::new() };
-            let summary = Summary { duration: seconds, ..Summary::of(&recorder, objectives) };
+            let duration = if self == Self::Stage { seconds } else { whole };
+            let summary = Summary { duration, ..Summary::of(&recorder, objectives) };
             // A worker's counts are those of one run.
             let is_worker = self == Self::Worker && runs.len() == 1;
             let worker = groups.workers.get(place).filter(|_| is_worker).copied();
             let pool = groups.pools.get(place).filter(|_: &&PoolTold| self == Self::Pool).cloned();
-            let dollars =
-                pool.as_ref().map(|pool| f64::from(pool.workers) * pool.dollars_per_hour * hours);
+            let an_hour = |pool: &PoolTold| f64::from(pool.workers) * pool.dollars_per_hour;
+            let dollars = pool.as_ref().map(|pool| an_hour(pool) * whole / 3_600.0);
             Row { name: self.name(groups, place), summary, pool, worker, gaps, dollars }
         };
         gathered.into_iter().map(row).collect()

@@ -3,7 +3,7 @@
 //! Buckets are of equal width within a factor of two: 1,024 of them to each, so a value is off by less than
 //! a thousandth. What is longer than an hour counts as an hour.
 
-use crate::float_conversion::{float, length};
+use crate::float_conversion::{float, length, whole};
 
 /// Buckets to a factor of two, as a power of two.
 const DIGITS: u32 = 10;
@@ -63,13 +63,21 @@ impl Histogram {
         (self.buckets().map(square).sum::<f64>() / float(self.count.max(1))).sqrt()
     }
 
-    /// The value that such a share of all lie at or below.
+    /// Between the two nearest of the values in their order, as numpy does by default.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
-        let wanted = share * float(self.count);
+        let last = self.count.saturating_sub(1);
+        let place = share * float(last);
+        let below = whole(place.floor());
+        let (low, high) = (self.ranked(below), self.ranked(below.saturating_add(1).min(last)));
+        low + (high - low) * (place - place.floor())
+    }
+
+    /// The value that so many others stand before in their order.
+    fn ranked(&self, before: u64) -> f64 {
         let mut seen = 0;
         let found = self.buckets().find(|(_, count)| {
             seen += count;
-            wanted <= float(seen)
+            before < seen
         });
         found.map_or(0.0, |(value, _)| value)
     }
@@ -118,6 +126,14 @@ mod tests {
         histogram.add_times(u64::MAX, 1);
         assert!((histogram.quantile(0.5) - 501.0).abs() < 1.0);
         assert!((histogram.quantile(1.0) / float(LONGEST) - 1.0).abs() < 1e-3);
+        let mut few = Histogram::default();
+        for value in [10, 20, 20, 70] {
+            few.add_times(value, 1);
+        }
+        for (share, value) in [(0.0, 10.0), (0.5, 20.0), (0.9, 55.0), (1.0, 70.0)] {
+            let found = few.quantile(share);
+            assert!((found - value).abs() < 1e-9, "{share}: {found}, and not {value}");
+        }
         let mut even = Histogram::default();
         for value in [2, 4, 4, 4, 5, 5, 7, 9] {
             even.add_times(value, 1);

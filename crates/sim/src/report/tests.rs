@@ -370,6 +370,24 @@ fn tenants_and_stages_have_times_between_tokens_of_their_own() {
 }
 
 #[test]
+fn rates_of_tenants_add_up_to_those_of_the_run() {
+    let of = |tenant, sample| Sample {
+        belongs: Belongs { tenant: Some(tenant), ..Belongs::default() },
+        ..sample
+    };
+    // The second tenant asks once, in the middle of the first one's second.
+    let samples =
+        [of(0, sample(0, 0, 50, 20)), of(1, sample(500, 0, 50, 20)), of(0, sample(770, 0, 50, 20))];
+    let told = report(Origin::Simulated, vec![run("a", 1, &samples)]).json();
+    let told = &told["runs"][0];
+    for rate in ["request_throughput", "output_throughput", "total_token_throughput"] {
+        let of = |row: &Value| row[rate].as_f64().unwrap();
+        let parts: f64 = told["by_tenant"].as_array().unwrap().iter().map(of).sum();
+        near(parts, of(told));
+    }
+}
+
+#[test]
 fn a_stage_makes_as_many_tokens_a_second_however_many_seeds_there_are() {
     let of_seed = |seed: u64| {
         let belongs = Belongs { stage: Some(0), ..Belongs::default() };
