@@ -151,6 +151,10 @@ fn a_simulation_says_that_it_is_one_and_repeats() {
     assert!(first.contains("cost") && first.contains("round-robin") && first.contains('±'));
     assert_eq!(first.matches("digest ").count(), 4);
     assert_eq!(first, said(&arguments), "the same seeds, the same history");
+    let text = said(&[&arguments[..], &["--output", "json"]].concat());
+    let told: Value = serde_json::from_str(&text).expect("JSON and nothing behind it");
+    let digest = told["runs"][0]["digest"].as_str().expect("a number");
+    assert!(first.contains(&format!("digest cost seed 0: {digest}\n")), "{first}");
 }
 
 #[test]

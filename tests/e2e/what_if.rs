@@ -65,10 +65,13 @@ fn a_gateways_own_log_is_replayed_under_another_policy_fleet_and_price() {
     assert_eq!(costs["cost"]["fleet"]["workers"], 4);
     let price = costs["cost"]["fleet"]["dollars_per_hour"].as_f64().expect("dollars");
     assert!((price - 9.0).abs() < 1e-9, "{costs}");
-    let table = said(&fleet);
+    let table = said(&[&fleet[..], &["--digest"]].concat());
     for part in ["SIMULATED", "recorded", "routing: prefixes found in caches", "what remains"] {
         assert!(table.contains(part), "`{part}` is not in: {table}");
     }
+    assert_eq!(table.matches("digest ").count(), 3, "{table}");
+    // When tokens came the log does not tell.
+    assert!(report["runs"][0]["max_output_tokens_per_s"].is_null(), "{text}");
     // The same log is a workload like any other.
     let workload = format!("access:{file}");
     let again = said(&["simulate", "--workload", &workload, "--policy", "cost"]);

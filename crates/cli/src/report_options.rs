@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use overdraft_sim::report::Report;
+use overdraft_sim::report::{Report, Run};
 use serde_json::Value;
 
 use crate::fault::Fault;
@@ -37,6 +37,16 @@ impl ReportOptions {
             }
         }
         Ok(())
+    }
+
+    /// Prints what tells the history of each run from others, where a table is printed; JSON has it already.
+    pub(crate) fn tell_digests(&self, report: &Report) -> Result<(), Fault> {
+        if self.output == Format::Json {
+            return Ok(());
+        }
+        let line =
+            |run: &Run| format!("digest {} seed {}: {}\n", run.label, run.seed, run.digest());
+        crate::config::print(&report.runs.iter().map(line).collect::<String>())
     }
 
     /// Prints and writes.

@@ -89,9 +89,9 @@ pub(crate) struct Arguments {
     /// Shows all profiles, workloads and policies, and simulates nothing
     #[arg(long)]
     list: bool,
-    /// Prints a number that is equal only for equal histories, for each run
+    /// Prints a number that is equal only for equal histories, for each run; JSON always has it
     #[arg(long)]
-    digest: bool,
+    pub(crate) digest: bool,
     #[command(flatten)]
     pub(crate) engine: SimulatedEngineOptions,
     #[command(flatten)]
@@ -166,10 +166,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     load.check_asked(&report)?;
     arguments.report.tell(&report)?;
     if arguments.digest {
-        let line = |run: &Run| {
-            format!("digest {} seed {}: {:016x}\n", run.label, run.seed, run.recorder.digest())
-        };
-        crate::config::print(&report.runs.iter().map(line).collect::<String>())?;
+        arguments.report.tell_digests(&report)?;
     }
     check_answered(&report.runs)
 }

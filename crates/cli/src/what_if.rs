@@ -136,6 +136,9 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     let told: serde_json::Map<String, Value> =
         columns.iter().map(|column| (column.label.clone(), column.json())).collect();
     arguments.report.tell_with(&report, &table(&columns), "what_if", told.into())?;
+    if arguments.digest {
+        arguments.report.tell_digests(&report)?;
+    }
     check_answered(report.runs.iter().filter(|run| run.label != RECORDED))
 }
 

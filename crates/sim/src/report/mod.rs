@@ -114,6 +114,9 @@ impl Report {
             let mut told = run.summary(&self.objectives).json();
             told.insert("label".to_owned(), run.label.clone().into());
             told.insert("seed".to_owned(), run.seed.into());
+            if self.origin == Origin::Simulated {
+                told.insert("digest".to_owned(), run.digest().into());
+            }
             told.extend(breakdown::json_of(run, &self.objectives));
             told.insert("series".to_owned(), run.series_json());
             Value::Object(told)
@@ -203,6 +206,11 @@ impl Run {
     pub fn summary(&self, objectives: &Objectives) -> Summary {
         let told = Summary::of(&self.recorder, objectives);
         Summary { cost: self.cost, counts: self.counts, ..told }
+    }
+
+    /// A number that is equal only for equal histories, in hexadecimal.
+    pub fn digest(&self) -> String {
+        format!("{:016x}", self.recorder.digest())
     }
 
     /// What was seen over time, as lists of seconds and values.
