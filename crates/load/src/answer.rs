@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use overdraft_sim::report::{Cause, Fate};
 use overdraft_telemetry::Clock;
 use overdraft_units::Instant;
-use overdraft_wire::answer::{AnswerChunk, UsageTold};
+use overdraft_wire::answer::{AnswerChunk, Finish, UsageTold};
 use overdraft_wire::sse::{Event, Splitter};
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -115,6 +115,9 @@ impl Answer {
         }
         self.usage = chunk.usage.or(self.usage);
         for choice in chunk.choices.unwrap_or_default() {
+            if choice.finish == Finish::Aborted {
+                return Err(Wrong::error("the endpoint gave up in the middle of the answer"));
+            }
             if choice.has_content {
                 self.pieces.push(now);
             }

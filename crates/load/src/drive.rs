@@ -317,24 +317,47 @@ impl Shared {
                 return None;
             }
         };
-        for at in &answer.pieces {
-            recorder.tokens(*at, 1);
-        }
-        for pair in answer.pieces.windows(2) {
-            recorder.gap(pair[1].since(pair[0]), sample.belongs);
-        }
         let pieces = u32::try_from(answer.pieces.len()).unwrap_or(u32::MAX);
         let usage = answer.usage.as_ref();
         let told = |of: fn(&UsageTold) -> u32| usage.map(of).filter(|&count| 0 < count);
         let cached = usage.and_then(|usage| usage.cached);
+        let output = told(|usage| usage.completion).unwrap_or(pieces);
+        for (at, tokens) in answer.pieces.iter().zip(by_piece(output, pieces)) {
+            recorder.tokens(*at, tokens);
+        }
+        for pair in answer.pieces.windows(2) {
+            recorder.gap(pair[1].since(pair[0]), sample.belongs);
+        }
         recorder.sample(Sample {
             first_token: answer.pieces.first().copied(),
             ended: answer.pieces.last().copied().unwrap_or(sample.ended),
             prompt: told(|usage| usage.prompt).map_or(sample.prompt, Tokens::new),
             cached: cached.map(Tokens::new),
-            output: Tokens::new(told(|usage| usage.completion).unwrap_or(pieces)),
+            output: Tokens::new(output),
             ..sample
         });
         Some(answer.text)
+    }
+}
+
+/// The tokens of each of so many pieces of an answer, as even as whole tokens can be: a piece may be several tokens,
+/// and which ones it is nothing says.
+fn by_piece(tokens: u32, pieces: u32) -> impl Iterator<Item = u64> {
+    let (tokens, pieces) = (u64::from(tokens), u64::from(pieces.max(1)));
+    let up_to = move |piece: u64| tokens * piece / pieces;
+    (0..pieces).map(move |piece| up_to(piece + 1) - up_to(piece))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_have_all_tokens_of_their_answer() {
+        let each = |tokens, pieces| by_piece(tokens, pieces).collect::<Vec<_>>();
+        assert_eq!(each(4, 4), [1, 1, 1, 1]);
+        assert_eq!(each(10, 4), [2, 3, 2, 3]);
+        assert_eq!(each(1, 2), [0, 1]);
+        assert_eq!(each(7, 1), [7]);
     }
 }

@@ -38,6 +38,8 @@ struct Manner {
     status: &'static str,
     /// Requests that it answers at once; others wait for one of those.
     at_once: usize,
+    /// What it says of the end of an answer.
+    finish: &'static str,
 }
 
 const PROMPT: Manner = Manner {
@@ -45,6 +47,7 @@ const PROMPT: Manner = Manner {
     between: Duration::from_millis(10),
     status: "200 OK",
     at_once: 1_000,
+    finish: "stop",
 };
 
 impl Endpoint {
@@ -108,6 +111,9 @@ async fn serve(
             }
             event(&mut stream, "{\"choices\":[{\"delta\":{\"content\":\"word \"}}]}").await;
         }
+        let finish = manner.finish;
+        let last = format!("{{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}");
+        event(&mut stream, &last).await;
         let usage = "{\"choices\":[],\"usage\":{\"prompt_tokens\":50,\"completion_tokens\":4,\
                      \"prompt_tokens_details\":{\"cached_tokens\":16}}}";
         event(&mut stream, usage).await;
@@ -372,6 +378,10 @@ async fn each_request_without_an_answer_says_why() {
         let told = causes(plan(endpoint.target(), Loop::Open)).await;
         assert_eq!(told, [Some(cause); 3], "{status}");
     }
+    // vLLM ends what it gives up as if it were an answer.
+    let endpoint = Endpoint::start(Manner { finish: "abort", ..PROMPT }).await;
+    let told = causes(plan(endpoint.target(), Loop::Open)).await;
+    assert_eq!(told, [Some(Cause::ErrorAnswer); 3]);
     let endpoint = Endpoint::start(Manner { before: PATIENCE, ..PROMPT }).await;
     let mut hasty = plan(endpoint.target(), Loop::Open);
     hasty.patience = Duration::from_millis(50);
