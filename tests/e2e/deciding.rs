@@ -276,6 +276,16 @@ fn worlds_that_cannot_be_are_refused() {
     mistaken(&["--users", "0"], &["'0' for '--users", "0 is not in 1.."]);
     mistaken(&["--network-ms=-2"], &["`--network-ms -2`: expected milliseconds, not below zero"]);
     mistaken(&["--speed", "inf"], &["`--speed inf`: expected a number above zero"]);
+    // What the clock cannot hold is refused, not added up.
+    for (flag, value, most) in [
+        ("--network-ms", "1e18", "milliseconds, not below zero, 1000000000000 at most"),
+        ("--ingest-us-per-token", "1e16", "microseconds, not below zero, 1000000000000 at most"),
+        ("--waiting-seconds", "1e13", "seconds, not below zero, 1000000000 at most"),
+        ("--request-rate", "1e-18", "a number of 0.000001 or more"),
+        ("--speed", "1e-15", "a number of 0.000001 or more"),
+    ] {
+        mistaken(&[flag, value], &["`", flag, most]);
+    }
     let last = u64::MAX.to_string();
     mistaken(&["--seed", &last], &["leaves no room for so many; expected up to"]);
 }

@@ -133,6 +133,10 @@ fn a_load_that_cannot_be_sent_is_refused_with_what_to_do() {
     let trusting = ["bench", "https://a", "--cacert", "nowhere.pem"];
     refuses(2, &trusting, &["`nowhere.pem` cannot be read", "expected certificates in PEM"]);
     refuses(2, &["bench", nowhere, "--goodput", "ttlt:5"], &["`ttlt:5` is no objective"]);
+    let words = ["bench", nowhere, "--model", "m", "--tokens-per-word", "inf"];
+    refuses(2, &words, &["`--tokens-per-word inf`: expected a number above zero"]);
+    let hasty = ["bench", nowhere, "--request-timeout", "0"];
+    refuses(2, &hasty, &["'0' for '--request-timeout", "1.."]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let trace = folder.path().join("trace.jsonl");
     std::fs::write(&trace, "{\"timestamp\": 0}\n").expect("it is writable");

@@ -50,6 +50,9 @@ fn a_ladder_has_figures_by_stage_and_its_warm_up_has_none() {
     wrong(&["--rates", "3,x:5"], &["`--rates`: `x:5` is no stage", "`3,10,15:60s`"]);
     wrong(&["--warm-up", "3:5"], &["`--warm-up 3:5`: expected seconds", "`--rates`"]);
     wrong(&["--burstiness", "2"], &["`--burstiness 2`: no rate is given"]);
+    wrong(&["--request-rate", "inf", "--burstiness", "2"], &["no rate is given"]);
+    wrong(&["--rates", "3,10:5", "--stage-gap", "1e14"], &["`--stage-gap", "1000000000 at most"]);
+    wrong(&["--users", "3", "--speed", "2"], &["`--speed 2`: no times of this load", "hint: "]);
     for (shape, said) in [("0", "0"), ("-1", "-1"), ("inf", "inf"), ("nan", "NaN")] {
         let says = format!("`--burstiness {said}`: expected a number above zero");
         wrong(&["--rates", "3:5", &format!("--burstiness={shape}")], &[says.as_str()]);
@@ -134,6 +137,8 @@ fn a_closed_loop_ends_by_the_clock_whatever_its_workload_says_of_times() {
     let untimed = format!("csv:{}", trace.display());
     let lines = lines.to_str().expect("a plain name");
     let slow = "unique:question=100,output=500,spread=0";
+    let fast = ["simulate", "--workload", &untimed, "--users", "2", "--speed", "2"];
+    refuses(2, &fast, &["`--speed 2`: no times of this load would run faster"]);
     let loads: [&[&str]; 2] =
         [&["--workload", &untimed], &["--workload", slow, "--request-rate", "20"]];
     for load in loads {

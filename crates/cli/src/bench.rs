@@ -68,7 +68,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TOKENS")]
     tokens_per_word: Option<f64>,
     /// Seconds that a whole answer may take
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 600, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..))]
     request_timeout: u64,
     /// Shows all workloads, and sends nothing
     #[arg(long)]
@@ -180,7 +181,9 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
     let wording = Wording::default();
     let mut asking = Asking { interface, model, wording, extra: extra(arguments)? };
     asking.wording = match arguments.tokens_per_word {
-        Some(tokens_per_word) if 0.0 < tokens_per_word => Wording { tokens_per_word },
+        Some(tokens_per_word) if 0.0 < tokens_per_word && tokens_per_word.is_finite() => {
+            Wording { tokens_per_word }
+        }
         Some(other) => {
             let why = format!("`--tokens-per-word {other}`: expected a number above zero");
             return Err(Fault::input(why));

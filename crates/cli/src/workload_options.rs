@@ -13,6 +13,13 @@ use crate::fault::Fault;
 /// Requests of a workload that has no end, where nobody says how many.
 const REQUESTS_DEFAULT: u64 = 1_000;
 
+/// Seconds of a time at most, thirty years: sums of such times fit the clock.
+const SECONDS_MAX: f64 = 1e9;
+
+/// The slowest that requests come in a second, and that times of a workload run: a thousand requests still fit the
+/// clock.
+const SLOWEST: f64 = 1e-6;
+
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct WorkloadOptions {
@@ -103,18 +110,13 @@ impl WorkloadOptions {
         let arrivals = match self.request_rate {
             Some(rate) if rate.is_infinite() && 0.0 < rate => Arrivals::AtOnce,
             Some(rate) => Arrivals::Rate {
-                per_second: positive("request-rate", rate)?,
+                per_second: not_slower("request-rate", rate)?,
                 burstiness: positive("burstiness", self.burstiness)?,
             },
-            None => Arrivals::Own { speed: positive("speed", self.speed)? },
+            None => Arrivals::Own { speed: not_slower("speed", self.speed)? },
         };
-        if self.burstiness.to_bits() != 1.0_f64.to_bits()
-            && self.request_rate.or(self.rates.as_ref().map(|_| 0.0)).is_none()
-        {
-            let why = format!("`--burstiness {}`: no rate is given", self.burstiness);
-            return Err(Fault::input(why).hint("give `--request-rate` or `--rates`"));
-        }
         let is_generated = source.kind() == Kind::Generator;
+        self.refuse_without_effect(arrivals, is_generated)?;
         let is_endless = is_generated && self.duration.is_none() && self.rates.is_none();
         let is_timed = match arrivals {
             Arrivals::AtOnce => false,
@@ -142,6 +144,19 @@ impl WorkloadOptions {
             until: span,
             refused_wait: micros("refused-wait", self.refused_wait)?,
         })
+    }
+
+    /// Flags that would change nothing are mistakes.
+    fn refuse_without_effect(&self, arrivals: Arrivals, is_generated: bool) -> Result<(), Fault> {
+        let draws_arrivals = self.rates.is_some() || matches!(arrivals, Arrivals::Rate { .. });
+        if !is_one(self.burstiness) && !draws_arrivals {
+            let why = format!("`--burstiness {}`: no rate is given", self.burstiness);
+            return Err(Fault::input(why).hint("give `--request-rate` or `--rates`"));
+        }
+        if is_generated && self.users.is_some() && !is_one(self.speed) {
+            return Err(unread_speed(self.speed));
+        }
+        Ok(())
     }
 
     /// The ladder, where there is one, and how long nothing is counted where there is none.
@@ -196,12 +211,19 @@ impl Load {
     /// The sessions of a seed.
     pub(crate) fn open(&self, seed: u64) -> Result<Opened, Fault> {
         let workload = self.source.open(seed).map_err(|error| Fault::input(error.to_string()))?;
-        let own = matches!(self.pacing.arrivals, Arrivals::Own { .. }) && self.ladder.is_none();
-        if workload.times == Times::Untold && own && self.users.is_none() {
-            let why = format!("`{}` does not tell when requests come", self.source);
-            return Err(
-                Fault::input(why).hint("say so with `--request-rate`, `--rates` or `--users`")
-            );
+        let own = match self.pacing.arrivals {
+            Arrivals::Own { speed } if self.ladder.is_none() => Some(speed),
+            _ => None,
+        };
+        if let (Times::Untold, Some(speed)) = (workload.times, own) {
+            if self.users.is_none() {
+                let why = format!("`{}` does not tell when requests come", self.source);
+                let hint = "say so with `--request-rate`, `--rates` or `--users`";
+                return Err(Fault::input(why).hint(hint));
+            }
+            if !is_one(speed) {
+                return Err(unread_speed(speed));
+            }
         }
         let sessions = self.pacing.apply(workload.sessions, seed);
         let sessions = match &self.ladder {
@@ -266,6 +288,27 @@ impl Load {
     }
 }
 
+/// That nothing has times which would run faster, as a fault.
+fn unread_speed(speed: f64) -> Fault {
+    let why = format!("`--speed {speed}`: no times of this load would run faster");
+    Fault::input(why).hint(
+        "users of a closed loop begin when they are free; `--request-rate` or `--rates` say when instead",
+    )
+}
+
+/// Whether a factor changes nothing.
+fn is_one(factor: f64) -> bool {
+    factor.to_bits() == 1.0_f64.to_bits()
+}
+
+/// A rate or a speed as a user types it.
+fn not_slower(name: &str, value: f64) -> Result<f64, Fault> {
+    let value = positive(name, value)?;
+    (SLOWEST <= value).then_some(value).ok_or_else(|| {
+        Fault::input(format!("`--{name} {value}`: expected a number of {SLOWEST} or more"))
+    })
+}
+
 /// A number as a user types it that has to be above zero.
 fn positive(name: &str, value: f64) -> Result<f64, Fault> {
     (0.0 < value && value.is_finite())
@@ -297,8 +340,10 @@ pub(crate) fn thousandths(name: &str, value: f64, unit: &str) -> Result<Micros, 
 }
 
 fn scaled(name: &str, value: f64, unit: &str, scale: f64) -> Result<Micros, Fault> {
-    let span = std::time::Duration::try_from_secs_f64(value / scale).map_err(|_| {
-        Fault::input(format!("`--{name} {value}`: expected {unit}, not below zero"))
+    let span = std::time::Duration::try_from_secs_f64(value / scale).ok();
+    let span = span.filter(|span| span.as_secs_f64() <= SECONDS_MAX).ok_or_else(|| {
+        let most = SECONDS_MAX * scale;
+        Fault::input(format!("`--{name} {value}`: expected {unit}, not below zero, {most} at most"))
     })?;
     Ok(Micros::from(span))
 }

@@ -175,7 +175,8 @@ impl Simulation<'_> {
         (flight.worker, flight.is_placed) = (placed.worker().index(), true);
         flight.placed = Some(Box::new(placed));
         let tokens = u64::from(flight.prompt_tokens.get());
-        let ingest = Micros::new(tokens * self.scenario.ingest_ns_per_token / 1_000);
+        let ingest = tokens.saturating_mul(self.scenario.ingest_ns_per_token);
+        let ingest = Micros::new(ingest / 1_000);
         let looked_up = match (&flight.key, self.scenario.cache) {
             (Some(_), Some(cache)) => cache.takes,
             _ => Micros::ZERO,

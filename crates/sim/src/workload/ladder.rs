@@ -9,6 +9,9 @@ use crate::float_conversion::{float, length};
 /// Stages of a ladder at most.
 pub const STAGES_MAX: usize = 64;
 
+/// Seconds of a stage at most, thirty years: all stages together fit the clock.
+const STAGE_SECONDS_MAX: f64 = 1e9;
+
 /// One rate for a while.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rung {
@@ -56,8 +59,9 @@ impl Rung {
             None => (text, known),
             Some((rate, span)) => {
                 let span = span.trim();
-                let seconds = number(span.strip_suffix('s').unwrap_or(span)).ok_or_else(wrong)?;
-                (rate, Some(super::seconds(seconds)))
+                let seconds = number(span.strip_suffix('s').unwrap_or(span));
+                let seconds = seconds.filter(|seconds| *seconds <= STAGE_SECONDS_MAX);
+                (rate, Some(super::seconds(seconds.ok_or_else(wrong)?)))
             }
         };
         let span = span.filter(|span| Micros::ZERO < *span).ok_or_else(wrong)?;
@@ -93,9 +97,15 @@ impl Ladder {
         Ok(Self { warm_up: None, rungs, gap: Micros::ZERO, burstiness: 1.0 })
     }
 
-    /// What stages are called: by their rates.
+    /// What stages are called: by their rates, and by their numbers as well where a rate comes again.
     pub fn names(&self) -> Vec<String> {
-        self.rungs.iter().map(|rung| format!("{}/s", rung.per_second)).collect()
+        let rate = |rung: &Rung| format!("{}/s", rung.per_second);
+        let rates: Vec<String> = self.rungs.iter().map(rate).collect();
+        let name = |(number, rate): (usize, &String)| {
+            let is_alone = rates.iter().filter(|other| *other == rate).count() == 1;
+            if is_alone { rate.clone() } else { format!("{rate} (stage {number})") }
+        };
+        (1..).zip(&rates).map(name).collect()
     }
 
     /// The sessions at the ladder's times; where they run out, it ends early.
@@ -144,7 +154,8 @@ impl Climb {
             };
             // As many requests come in a second however many turns a session has.
             let gap = self.draws.gamma(self.burstiness, float(turns) / rung.per_second);
-            self.at = self.at + super::seconds(gap);
+            // What is longer than the stage leads out of it, however long it is.
+            self.at = self.at + super::seconds(gap).min(rung.span);
             if self.at < self.begins + rung.span {
                 return Some((stage, self.at));
             }
@@ -188,12 +199,21 @@ mod tests {
     fn a_rate_without_a_time_has_that_of_the_next() {
         assert_eq!(rungs("3,10,15:60s"), [(3.0, 60), (10.0, 60), (15.0, 60)]);
         assert_eq!(rungs("3:20,10,15:38"), [(3.0, 20), (10.0, 38), (15.0, 38)]);
-        for wrong in ["3,10", "", "3:0", "x:5", "-1:5", "3:5,10", "3::5", "inf:3"] {
+        for wrong in ["3,10", "", "3:0", "x:5", "-1:5", "3:5,10", "3::5", "inf:3", "3:1e13"] {
             let told = Ladder::parse(wrong).expect_err(wrong).to_string();
             assert!(told.contains("3,10,15:60s"), "{wrong}: {told}");
         }
         let many = vec!["1:1"; STAGES_MAX + 1].join(",");
         assert!(Ladder::parse(&many).unwrap_err().to_string().contains("64 or fewer"));
+    }
+
+    #[test]
+    fn a_rate_that_brings_nothing_leaves_its_stage_empty() {
+        let mut ladder = Ladder::parse("1e-18:5,100:1").unwrap();
+        ladder.gap = Micros::new(1_000_000);
+        let sessions = Source::parse("unique").unwrap().open(1).unwrap().sessions;
+        let all: Vec<Session> = ladder.apply(sessions, 1).map(Result::unwrap).collect();
+        assert!(!all.is_empty() && all.iter().all(|one| one.stage == Stage::Numbered(1)));
     }
 
     #[test]
@@ -214,5 +234,7 @@ mod tests {
         assert!((850..1_150).contains(&of(Stage::Numbered(0), 50, 100)));
         assert!((2_750..3_250).contains(&of(Stage::Numbered(1), 120, 170)));
         assert_eq!(ladder.names(), ["20/s", "60/s"]);
+        let there_and_back = Ladder::parse("5,20,5:60s").unwrap();
+        assert_eq!(there_and_back.names(), ["5/s (stage 1)", "20/s", "5/s (stage 3)"]);
     }
 }
