@@ -17,21 +17,21 @@ const EXPECTED: &str = "a table whose first line names its columns: `at` (second
                         `prompt_tokens`, `output_tokens`, and if prompts share prefixes `prefix` and \
                         `prefix_tokens`";
 
-/// What a column is called, in lower case, in the formats we know.
+/// What a column is called in the formats we know, whatever the case and whatever stands between its words.
 const NAMES: [&[&str]; COLUMNS] = [
     &["at", "timestamp", "arrived_at", "arrival_seconds", "at_seconds"],
     &[
         "prompt_tokens",
-        "contexttokens",
-        "request tokens",
+        "context_tokens",
+        "request_tokens",
         "num_prefill_tokens",
         "input_tokens",
         "input_length",
     ],
     &[
         "output_tokens",
-        "generatedtokens",
-        "response tokens",
+        "generated_tokens",
+        "response_tokens",
         "num_decode_tokens",
         "completion_tokens",
         "output_length",
@@ -40,6 +40,12 @@ const NAMES: [&[&str]; COLUMNS] = [
     &["prefix_tokens", "prefix_length"],
 ];
 const COLUMNS: usize = 5;
+
+/// Seconds since 1970, or since any other beginning, at most: the year 5138. What is more are milliseconds.
+const SECONDS_MAX: f64 = 1e11;
+
+/// A member of Mooncake's rows, whose times are milliseconds.
+const MOONCAKES: &str = "hash_ids";
 const PROMPT: usize = 1;
 const OUTPUT: usize = 2;
 const PREFIX_TOKENS: usize = 4;
@@ -99,9 +105,9 @@ impl Table {
             return Err(WorkloadError::Empty { file, expected: EXPECTED });
         };
         let header = header?;
-        let names: Vec<String> = cells(&header).iter().map(|name| name.to_lowercase()).collect();
+        let names = cells(&header);
         for (place, known) in self.places.iter_mut().zip(NAMES) {
-            *place = names.iter().position(|name| known.contains(&name.as_str()));
+            *place = names.iter().position(|name| known.iter().any(|one| is_called(name, one)));
         }
         for column in [PROMPT, OUTPUT] {
             if self.places[column].is_none() {
@@ -173,10 +179,15 @@ impl Table {
             }
             return Ok(Instant::ORIGIN);
         };
-        let seconds = cell.parse().ok().or_else(|| calendar_seconds(cell)).ok_or_else(|| {
+        let number = cell.parse::<f64>().ok().filter(|seconds| seconds.is_finite());
+        let seconds = number.or_else(|| calendar_seconds(cell)).ok_or_else(|| {
             let expected = "seconds, or a date and time as `2023-11-16 18:15:46.68`";
             Fault::new(cell, "is no time", expected)
         })?;
+        if SECONDS_MAX < seconds.abs() {
+            let expected = "seconds; divide milliseconds by 1,000";
+            return Err(Fault::new(cell, "is no time in seconds", expected));
+        }
         let first = *self.first.get_or_insert(seconds);
         let at = Instant::ORIGIN + super::seconds(seconds - first);
         if at < self.last || seconds < first {
@@ -224,11 +235,39 @@ fn object(line: &str) -> Result<Cells, Fault> {
     let object: Map<String, Value> = serde_json::from_str(line).map_err(|error| {
         Fault::new(line, format!("is no object ({error})"), "an object with `prompt_tokens`")
     })?;
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    if object.contains_key(MOONCAKES) {
+        let wrong = format!("has `{MOONCAKES}`, as Mooncake's traces");
+        return Err(Fault::new(
+            line,
+            wrong,
+            "`mooncake:PATH` for those: their times are milliseconds",
+        ));
+    }
+    let cell = |known: &[&str]| -> Option<String> {
+        let exact = known.iter().find_map(|name| object.get(*name));
+        let value = exact.or_else(|| {
+            let mut members = object.iter();
+            let like = members.find(|(name, _)| known.iter().any(|one| is_called(name, one)));
+            like.map(|(_, value)| value)
+        });
+        match value? {
+            // As tools write what a row does not have.
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        }
     };
-    Ok(NAMES.map(|known| known.iter().find_map(|name| object.get(*name)).map(text)))
+    Ok(NAMES.map(cell))
+}
+
+/// Whether a column's name is a known one, but for case and for what stands between words.
+fn is_called(name: &str, known: &str) -> bool {
+    letters(name).eq(letters(known))
+}
+
+fn letters(name: &str) -> impl Iterator<Item = u8> {
+    let plain = name.bytes().filter(u8::is_ascii_alphanumeric);
+    plain.map(|letter| letter.to_ascii_lowercase())
 }
 
 /// A number of tokens.
@@ -247,12 +286,15 @@ fn count(line: &str, column: usize, cell: Option<&str>) -> Result<u32, Fault> {
     Ok(crate::float_conversion::whole32(whole))
 }
 
-/// `2023-11-16 18:15:46.6805900` as seconds since 1970, whatever zone it says.
+/// `2023-11-16 18:15:46.6805900` as seconds since 1970, in the zone that stands behind it, or in UTC.
 pub(super) fn calendar_seconds(text: &str) -> Option<f64> {
     let (date, time) = text.split_once([' ', 'T'])?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<i32>().ok());
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);
-    let time = time.split(['+', 'Z']).next()?;
+    let (time, ahead) = match time.find(['+', '-', 'Z']) {
+        None => (time, 0.0),
+        Some(at) => (time[..at].trim_end(), zone_seconds(&time[at..])?),
+    };
     let mut time = time.splitn(3, ':').map(|part| part.parse::<f64>().ok());
     let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
@@ -266,7 +308,23 @@ pub(super) fn calendar_seconds(text: &str) -> Option<f64> {
         + (153 * months + 2) / 5
         + day
         - 719_469;
-    Some(f64::from(days) * 86_400.0 + hour * 3_600.0 + minute * 60.0 + second)
+    Some(f64::from(days) * 86_400.0 + hour * 3_600.0 + minute * 60.0 + second - ahead)
+}
+
+/// How far the clock of a zone is ahead of UTC: `Z`, `+02:00`, `-0730` or `+02`.
+fn zone_seconds(zone: &str) -> Option<f64> {
+    if zone == "Z" {
+        return Some(0.0);
+    }
+    let sign = if zone.starts_with('-') { -1.0 } else { 1.0 };
+    let digits: String = zone.get(1..)?.chars().filter(|letter| *letter != ':').collect();
+    let (hours, minutes) = digits.split_at_checked(2)?;
+    let number = |text: &str| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u8>().ok().filter(|_| is_number).map(f64::from)
+    };
+    let minutes = if minutes.is_empty() { 0.0 } else { number(minutes)? };
+    Some(sign * (number(hours)? * 3_600.0 + minutes * 60.0))
 }
 
 #[cfg(test)]
@@ -285,6 +343,9 @@ mod tests {
         assert_eq!(calendar_seconds("1970-01-01 00:00:00"), Some(0.0));
         assert_eq!(calendar_seconds("2000-03-01T00:00:01.5Z"), Some(951_868_801.5));
         assert_eq!(calendar_seconds("2023-11-16 18:15:46+00:00"), Some(1_700_158_546.0));
+        assert_eq!(calendar_seconds("2023-11-16T20:15:46+02:00"), Some(1_700_158_546.0));
+        assert_eq!(calendar_seconds("2023-11-16 10:45:46.5-0730"), Some(1_700_158_546.5));
+        assert_eq!(calendar_seconds("2023-11-16 18:15:46+x"), None);
         assert_eq!(calendar_seconds("2023-13-16 18:15:46"), None);
         assert_eq!(calendar_seconds("yesterday"), None);
     }

@@ -166,6 +166,34 @@ fn tables_of_every_kind_give_times_and_lengths() {
 }
 
 #[test]
+fn tables_are_read_as_tools_write_them() {
+    let lines = "\u{feff}Arrived At,Prompt-Tokens,\"Output Tokens\"\r\n\r\n0,100,5\r\n2.5,90,5\r\n";
+    let sessions = open("csv", lines).unwrap();
+    assert_eq!(sessions.iter().map(at).collect::<Vec<_>>(), [0, 2_500_000]);
+    // Clocks were set forward between the first two, and the third is of another zone.
+    let zones = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-03-31T00:59:59+01:00,374,44\n\
+                 2024-03-31 02:00:00+02:00,396,109\n2024-03-30 17:00:01.5-0700,396,109\n";
+    let sessions = open("azure", zones).unwrap();
+    assert_eq!(sessions.iter().map(at).collect::<Vec<_>>(), [0, 1_000_000, 2_500_000]);
+    let nothing = "{\"at\": 1, \"promptTokens\": 30, \"output_tokens\": 4, \"prefix\": null}\n\
+                   {\"at\": 2, \"promptTokens\": 30, \"output_tokens\": 4, \"prefix\": null}\n";
+    let sessions = open("jsonl", nothing).unwrap();
+    assert_ne!(sessions[0].turns[0].prompt, sessions[1].turns[0].prompt, "nothing is shared");
+}
+
+#[test]
+fn times_that_are_no_seconds_are_refused() {
+    let table = |time: &str| format!("timestamp,prompt_tokens,output_tokens\n{time},10,20\n");
+    for time in ["nan", "inf", "-inf"] {
+        refused("csv", &table(time), &["line 2", "is no time"]);
+    }
+    let says = ["line 2", "`1699000000000` is no time in seconds", "divide milliseconds by 1,000"];
+    refused("csv", &table("1699000000000"), &says);
+    // Mooncake's members have names of a plain table, and other times.
+    refused("jsonl", MOONCAKE, &["line 1", "has `hash_ids`", "`mooncake:PATH`"]);
+}
+
+#[test]
 fn coding_sessions_share_tools_and_nothing_else() {
     let folder = TempDir::new().unwrap();
     let text = r#"{"block_size": 64, "tool_tokens": 100, "system_tokens": 30, "requests": [
