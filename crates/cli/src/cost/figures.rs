@@ -92,15 +92,17 @@ impl Figures {
         let part = narrowed.as_ref().unwrap_or(log);
         let tokens = TokenPrices::of(part, known, basis)?;
         let (by_tokens, work) = tokens.works(part);
+        let is_told = |entry: &Entry| model.is_none_or(|model| entry.is_for(model));
+        let all = || log.entries().iter().zip(&invoice.requests);
         let each = match basis {
             Basis::Hours => {
-                let all = log.entries().iter().zip(&invoice.requests);
-                let is_told = |entry: &Entry| model.is_none_or(|model| entry.is_for(model));
-                all.filter(|(entry, _)| is_told(entry)).map(|(_, dollars)| *dollars).collect()
+                all().filter(|(entry, _)| is_told(entry)).map(|(_, dollars)| *dollars).collect()
             }
             Basis::Tokens => by_tokens,
         };
-        let used: f64 = each.iter().sum();
+        let used = sum(each.iter().copied());
+        let others = all().filter(|(entry, _)| !is_told(entry)).map(|(_, dollars)| *dollars);
+        let others = sum(others);
         let (paid, idle) = match basis {
             Basis::Hours => (invoice.dollars(), invoice.idle_dollars()),
             Basis::Tokens => (used, 0.0),
@@ -121,9 +123,9 @@ impl Figures {
             unanswered: part.unanswered(),
             paid,
             idle,
-            others: (paid - idle - used).max(0.0),
-            idle_hours: invoice.workers.iter().map(|worker| worker.idle_hours).sum(),
-            hours: invoice.workers.iter().map(|worker| worker.hours).sum(),
+            others,
+            idle_hours: sum(invoice.workers.iter().map(|worker| worker.idle_hours)),
+            hours: sum(invoice.workers.iter().map(|worker| worker.hours)),
             without: without.map(|(name, spared)| (name, spared * pace)).to_vec(),
             cascaded_unpriced: work.cascaded_unpriced,
             tenants: shares(split.by(part, |entry| {
@@ -133,7 +135,8 @@ impl Figures {
             models: shares(split.by(part, |entry| Arc::clone(&entry.model))),
             pools: pools(part, known, &split),
             workers: invoice.workers,
-            unpriced: invoice.unpriced,
+            // Where tokens have prices, no worker is left out.
+            unpriced: if basis == Basis::Hours { invoice.unpriced } else { Vec::new() },
             models_unpriced: tokens.unpriced,
             each,
         })
@@ -265,6 +268,11 @@ fn shares(groups: BTreeMap<Arc<str>, (u64, f64)>) -> Vec<Share> {
     let mut shares: Vec<Share> = groups.into_iter().map(share).collect();
     shares.sort_by(|one, other| other.dollars.total_cmp(&one.dollars));
     shares
+}
+
+/// The sum of some dollars or hours; of none it is a zero without a sign.
+fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
 }
 
 fn length(count: usize) -> u64 {

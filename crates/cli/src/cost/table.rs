@@ -68,11 +68,9 @@ fn spared(text: &mut String, figures: &Figures) {
     text.push('\n');
     row(text, "cost of the requests without", &["$".to_owned(), "more".to_owned()]);
     for (name, more) in &figures.without {
-        row(
-            text,
-            &format!("  {name}"),
-            &[dollars(used + more), format!("+{}", percent(*more, used))],
-        );
+        let share = percent(*more, used);
+        let share = if 0.0 < used { format!("+{share}") } else { share };
+        row(text, &format!("  {name}"), &[dollars(used + more), share]);
     }
 }
 

@@ -144,6 +144,54 @@ fn a_model_without_a_price_costs_nothing_and_is_named() {
 }
 
 #[test]
+fn a_log_of_one_model_has_no_other_models_part() {
+    // The sums of shares and of hours times price differ by the last digit of some of them.
+    for count in 1..60_u32 {
+        let line = |number: u32| {
+            format!(
+                "{{\"timestamp\":\"2025-11-22T10:00:{:02}.{:06}Z\",\"path\":\"/v1/completions\",\"status\":200,\
+                 \"model\":\"m\",\"tokens_prompt\":{},\"tokens_out\":7,\"total_us\":{},\"target\":\"access\",\
+                 \"worker\":\"w{}\"}}\n",
+                number,
+                number * 7_919,
+                9 + number * 31 % 97,
+                1_000_003 + number * 104_729,
+                number % 3
+            )
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), (0..count).map(line).collect::<String>()).unwrap();
+        let log = AccessLog::read(file.path()).unwrap();
+        for model in [None, Some("m")] {
+            let figures = Figures::of(&log, model, &by_hour()).unwrap();
+            assert_eq!(figures.others.to_bits(), 0, "{count} requests, {model:?}");
+            assert!(!table::table(&figures).contains("other models"), "{count} requests");
+        }
+    }
+}
+
+#[test]
+fn dollars_of_tokens_have_no_hours_and_leave_no_worker_out() {
+    let models = ["m0", "m1"].map(|name| (name.to_owned(), by_token(250_000))).into();
+    let figures = Figures::of(&log(), None, &Known { models, ..Known::default() }).unwrap();
+    let told = figures.json();
+    for hours in ["worker_hours", "idle_hours"] {
+        assert_eq!(told[hours].to_string(), "0.0", "a zero has no sign");
+    }
+    assert_eq!(told["workers_without_price"], serde_json::json!([]));
+    assert!(!table::table(&figures).contains("left out"), "{}", table::table(&figures));
+}
+
+#[test]
+fn a_share_of_nothing_has_no_sign() {
+    let idle = [("spare".to_owned(), 2.0)].into();
+    let mut known = Known::default();
+    known.hourly.workers = idle;
+    let table = table::table(&Figures::of(&log(), None, &known).unwrap());
+    assert!(!table.contains("+-"), "{table}");
+}
+
+#[test]
 fn without_any_price_nothing_is_told() {
     assert!(Figures::of(&log(), None, &Known::default()).is_err());
 }
