@@ -256,3 +256,23 @@ fn a_fleet_that_answers_nobody_tells_no_times_and_fails() {
     let price = &told["estimates"]["cost"]["cost_per_million"]["mean"];
     assert!(price.is_null(), "nothing was made for it: {price}");
 }
+
+#[test]
+fn a_price_of_the_command_line_stands_for_one_of_a_file_that_is_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("own.toml");
+    let text = "[[hardware]]\nname = \"MyGPU\"\ntitle = \"mine\"\nmemory_bytes = 85e9\noverhead_bytes = 2e9\n\
+                price_per_hour = 0\nprice_low = 0\nprice_source = \"bought\"\n\
+                [[profile]]\nhardware = \"MyGPU\"\ntensor_parallel = 2\nmodel = \"llama-3-70b\"\nweights = \"fp8\"\n\
+                like = \"h100-tp2/llama-3-70b-fp8\"\nconfidence = \"D\"\nsource = \"a guess\"\n";
+    std::fs::write(&file, text).expect("it is writable");
+    let path = file.to_str().expect("a path in UTF-8");
+    let own = ["--profiles", path, "--profile", "MyGPU-tp2/llama-3-70b-fp8", "--policy", "cost"];
+    let own = [&SMALL[..], &own, &["--num-prompts", "20"]].concat();
+    let run = report(&own)["runs"][0].clone();
+    assert_eq!(run["cost_dollars"], 0.0, "{run}");
+    let priced = report(&[&own[..], &["--price-per-hour", "5"]].concat())["runs"][0].clone();
+    let seconds = priced["duration"].as_f64().expect("seconds");
+    let dollars = priced["cost_dollars"].as_f64().expect("dollars");
+    assert!((dollars - 2.0 * 5.0 * seconds / 3_600.0).abs() < 1e-9, "{priced}");
+}

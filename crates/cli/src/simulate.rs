@@ -259,7 +259,7 @@ pub(crate) fn priced(
     let mut profile = arguments.engine.apply(listed(arguments, name)?);
     if let Some(price) = price {
         // Told for all GPUs of a worker, kept for one.
-        profile.hardware.price_per_hour *= price / profile.price_per_hour();
+        profile.hardware.price_per_hour = price / f64::from(profile.tensor_parallel);
         profile.hardware.price_source = format!("`{flag}`");
     }
     Ok(profile)

@@ -48,6 +48,7 @@ struct Format {
 pub struct Catalogue {
     hardware: BTreeMap<String, Hardware>,
     models: BTreeMap<String, Model>,
+    /// By their names in small letters, as they are looked for.
     profiles: BTreeMap<String, Profile>,
 }
 
@@ -90,6 +91,9 @@ impl Catalogue {
         let document: Document =
             toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
         for hardware in document.hardware {
+            if let Some(fault) = hardware.fault() {
+                return Err(wrong(format!("hardware `{}`: {fault}", hardware.name)));
+            }
             self.hardware.insert(hardware.name.clone(), hardware);
         }
         for model in document.model {
@@ -103,7 +107,7 @@ impl Catalogue {
                 .resolve(&entry)
                 .map_err(|reason| wrong(format!("profile `{}`: {reason}", entry.name())))?;
             profile.kv_tokens()?;
-            self.profiles.insert(profile.name(), profile);
+            self.profiles.insert(profile.name().to_ascii_lowercase(), profile);
         }
         Ok(())
     }
@@ -146,9 +150,12 @@ impl Catalogue {
         })?;
         let like = match &entry.like {
             None => None,
-            Some(name) => Some(self.profiles.get(name).ok_or_else(|| {
-                format!("`like = \"{name}\"` names no profile above it; put that one first")
-            })?),
+            Some(name) => {
+                let known = canonical(name).ok().and_then(|name| self.profiles.get(&name));
+                Some(known.ok_or_else(|| {
+                    format!("`like = \"{name}\"` names no profile above it; put that one first")
+                })?)
+            }
         };
         if entry.tensor_parallel == 0 {
             return Err("`tensor_parallel = 0` computes nothing; expected at least 1".to_owned());
@@ -313,6 +320,23 @@ source = \"a guess\"
         let like = catalogue.find("h100-tp2/qwen-3-32b-bf16").unwrap();
         assert!((mine.rates.host_ms - 1.5).abs() < 1e-9);
         assert_eq!(mine.rates.gemm_tflops.to_bits(), like.rates.gemm_tflops.to_bits());
+    }
+
+    #[test]
+    fn names_are_found_in_any_case_and_without_one_gpu() {
+        let text = MINE.replace("tensor_parallel = 4", "tensor_parallel = 1");
+        let text = text.replace("h100-tp2/qwen-3-32b-bf16", "H100/qwen-3-32b-fp8");
+        let own = "[[hardware]]\nname = \"MyGPU\"\ntitle = \"\"\nmemory_bytes = 85e9\noverhead_bytes = 2e9\n\
+                   price_per_hour = 0\nprice_low = 0\nprice_source = \"bought\"\n";
+        let text = own.to_owned() + &text.replace("hardware = \"h100\"", "hardware = \"MyGPU\"");
+        let mut catalogue = Catalogue::builtin();
+        catalogue.add("mine.toml", &text).unwrap();
+        for name in ["MyGPU/qwen-3-32b-bf16", "mygpu-tp1/qwen-3-32b-bf16"] {
+            assert_eq!(catalogue.find(name).unwrap().name(), "MyGPU-tp1/qwen-3-32b-bf16");
+        }
+        let negative = text.replace("price_per_hour = 0", "price_per_hour = -3");
+        wrong(&negative, "hardware `MyGPU`: `price_per_hour = -3`; expected a number, not below");
+        wrong(&text.replace("85e9", "nan"), "`memory_bytes = NaN`");
     }
 
     #[test]

@@ -164,7 +164,26 @@ impl Model {
 
     /// Why no model can have these dimensions.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.experts_fault().or_else(|| self.latent_fault()).or_else(|| self.window_fault())
+        let forms = || self.experts_fault().or_else(|| self.latent_fault());
+        self.dimensions_fault().or_else(forms).or_else(|| self.window_fault())
+    }
+
+    fn dimensions_fault(&self) -> Option<String> {
+        let dimensions = [
+            ("layers", self.layers),
+            ("hidden", self.hidden),
+            ("query_heads", self.query_heads),
+            ("kv_heads", self.kv_heads),
+            ("head_dimension", self.head_dimension),
+            ("vocabulary", self.vocabulary),
+            ("kv_bytes_per_number", self.kv_bytes_per_number),
+        ];
+        if let Some((name, _)) = dimensions.into_iter().find(|(_, dimension)| *dimension == 0) {
+            return Some(format!("`{name} = 0`; expected at least 1"));
+        }
+        let parameters = self.linear_parameters;
+        let known = parameters.is_finite() && 0.0 < parameters;
+        (!known).then(|| format!("`linear_parameters = {parameters}`; expected them above zero"))
     }
 
     fn experts_fault(&self) -> Option<String> {

@@ -143,6 +143,19 @@ pub struct Profile {
 }
 
 impl Hardware {
+    /// Why no GPU can have these figures.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let figures = [
+            ("memory_bytes", self.memory_bytes),
+            ("overhead_bytes", self.overhead_bytes),
+            ("price_per_hour", self.price_per_hour),
+            ("price_low", self.price_low),
+        ];
+        let cannot_be = |(_, figure): &(&str, f64)| !figure.is_finite() || *figure < 0.0;
+        let (name, figure) = figures.into_iter().find(cannot_be)?;
+        Some(format!("`{name} = {figure}`; expected a number, not below zero"))
+    }
+
     /// Bytes left for weights, keys and values on one GPU whose engine uses that share of its memory.
     pub(crate) fn room(&self, share: f64) -> f64 {
         self.memory_bytes * share - self.overhead_bytes

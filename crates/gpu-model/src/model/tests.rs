@@ -125,6 +125,10 @@ fn dimensions_that_cannot_be_are_refused_by_name() {
         "per_token = 0",
         "model `mine`: `experts.per_token = 0`; expected 1 to `experts.count = 16`",
     );
+    // Without heads a token would take no room, and without parameters nothing would be read.
+    refused("kv_heads = 1", "kv_heads = 0", "model `mine`: `kv_heads = 0`; expected at least 1");
+    refused("head_dimension = 16", "head_dimension = 0", "`head_dimension = 0`");
+    refused("linear_parameters = 1000", "linear_parameters = -1", "`linear_parameters = -1`");
     refused("per_token = 2", "per_token = 17", "`experts.per_token = 17`; expected 1 to");
     refused("layers = 8", "layers = 11", "`experts.layers = 11`; expected 1 to `layers = 10`");
     refused(
