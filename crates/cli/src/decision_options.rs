@@ -57,7 +57,8 @@ pub(crate) struct DecisionOptions {
     /// Requests of one tenant that may wait for a worker to have room, at most
     #[arg(long, value_name = "COUNT", default_value_t = QueueSettings::default().per_tenant)]
     waiting_per_tenant: usize,
-    /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has
+    /// Tokens that clients say an answer may have (`max_tokens`), where longer ones are cut; by default as many as
+    /// it has
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// A worker dies where a running request needs cache and there is none, instead of preempting

@@ -35,9 +35,11 @@ impl Simulation<'_> {
         let Visit { session, turn, .. } = self.visits.of(visit);
         let asked = &session.turns[*turn];
         let sender = self.scenario.mix.sender(self.seed, session);
+        let limit = self.scenario.declared.unwrap_or(asked.answer.tokens);
+        let answer = Piece { tokens: asked.answer.tokens.min(limit), ..asked.answer };
         let key = match &self.answers {
             None => None,
-            Some(_) => Answers::key(&asked.prompt, asked.answer.tokens, sender.tenant),
+            Some(_) => Answers::key(&asked.prompt, answer.tokens, sender.tenant),
         };
         let flight = Flight {
             visit: Some(visit),
@@ -58,9 +60,9 @@ impl Simulation<'_> {
             key,
             other: None,
             leads: false,
-            answer: asked.answer,
+            answer,
             continues: Tokens::ZERO,
-            limit: asked.answer.tokens.max(self.scenario.declared.unwrap_or(Tokens::ZERO)),
+            limit,
             due: self.now,
             asked: self.now,
             said: 0,

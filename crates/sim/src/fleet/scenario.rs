@@ -32,7 +32,8 @@ pub struct Scenario {
     /// Tokens of prompt and answer together at most; by default all that a cache holds. An answer that
     /// would be longer is cut there.
     pub context: Option<Tokens>,
-    /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has.
+    /// Tokens that clients say an answer may have (`max_tokens`), by default as many as it has. An answer that would be
+    /// longer is cut there.
     pub declared: Option<Tokens>,
     /// Gateways before all workers, 1 to [`GATEWAYS_MAX`](super::GATEWAYS_MAX); requests are spread over them, and they tell each other
     /// what they have in flight.

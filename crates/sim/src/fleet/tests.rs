@@ -190,6 +190,21 @@ fn an_unguarded_fleet_dies_where_a_guarded_one_lets_wait() {
 }
 
 #[test]
+fn no_answer_is_longer_than_its_client_says() {
+    let tokens = |declared: Option<u32>| -> Vec<u32> {
+        let mut scenario = scenario(Policy::Cost, 2);
+        scenario.declared = declared.map(Tokens::new);
+        let simulated = run(&scenario, "unique:output=100,spread=0.5,rate=5", 60, 1);
+        simulated.recorder.samples().iter().map(|sample| sample.output.get()).collect()
+    };
+    let whole = tokens(None);
+    assert!(whole.iter().any(|&output| 80 < output) && whole.iter().any(|&output| output < 80));
+    let (longest, long) = (tokens(Some(80)), tokens(Some(4_096)));
+    assert_eq!(longest.iter().max(), Some(&80), "{longest:?}");
+    assert_eq!(long.iter().max(), whole.iter().max(), "what is declared makes no answer longer");
+}
+
+#[test]
 fn who_had_no_token_yet_is_asked_of_another_worker_as_often_as_the_core_says() {
     let workload = "bursts:question=400,output=300,spread=0.5,rate=12,swing=3,period=20";
     let fleet = |extra_attempts_max| {
