@@ -127,7 +127,9 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
     let fit = StepFit::of(&observed).ok_or_else(|| {
         let why =
             format!("`{}` steps were measured; expected {OBSERVED_MIN} or more", observed.len());
-        Fault::running(why).hint("give `--prompt-max` or `--batch-max` a larger value")
+        Fault::running(why).hint(
+            "give `--prompt-max` or `--batch-max` a larger value; answers of one token tell no step of a batch",
+        )
     })?;
     let seats = arguments.max_num_seqs.or_else(|| seats.seen());
     let mut measured = Measured {

@@ -103,7 +103,7 @@ impl Endpoint {
             Step::Decode { sequences, context } => {
                 let recorder =
                     self.send(&load(context, ANSWER), number, sequences, sequences).await?;
-                Ok(Some(decoded(&recorder, sequences)))
+                Ok(decoded(&recorder, sequences))
             }
         }
     }
@@ -183,20 +183,24 @@ fn prefilled(recorder: &Recorder) -> Option<Observed> {
     Some(Observed { batch, seconds, with_request: true })
 }
 
-fn decoded(recorder: &Recorder, sequences: u32) -> Observed {
-    // The whole prompt is read, whether it was found in the cache or not.
+/// The step of a batch; nothing where no answer has a second token, as of a worker that ends answers at once.
+fn decoded(recorder: &Recorder, sequences: u32) -> Option<Observed> {
     let count = u32::try_from(recorder.samples().len().max(1)).unwrap_or(u32::MAX);
-    let prompts = recorder.samples().iter().map(|sample| sample.prompt.get()).sum::<u32>() / count;
-    let before = Tokens::new(prompts + ANSWER / 2);
+    let mean = |of: fn(&Sample) -> Tokens| {
+        recorder.samples().iter().map(|sample| of(sample).get()).sum::<u32>() / count
+    };
+    // The whole prompt is read, whether it was found in the cache or not.
+    let before = Tokens::new(mean(|sample| sample.prompt) + mean(|sample| sample.output) / 2);
     let told = summary(recorder);
     // Where several tokens come in one piece of the stream, times between pieces say nothing.
-    let least = recorder.samples().iter().filter_map(Sample::tpot_us).fold(f64::MAX, f64::min);
+    let each = recorder.samples().iter().filter_map(Sample::tpot_us);
+    let least = each.fold(f64::INFINITY, f64::min);
     let median = told.itl.median * 1e3;
     // Where an answer comes in one piece, there is no time between pieces.
     let micros = if least / 2.0 <= median { median } else { least };
     let one = Chunk { before, length: Tokens::new(1), samples: true };
     let batch: Batch = (0..sequences).map(|_| one).collect();
-    Observed { batch, seconds: micros / 1e6, with_request: false }
+    micros.is_finite().then_some(Observed { batch, seconds: micros / 1e6, with_request: false })
 }
 
 /// What was measured, in words.
@@ -211,7 +215,35 @@ pub(super) fn told(one: &Observed) -> String {
 
 #[cfg(test)]
 mod tests {
+    use overdraft_sim::report::Belongs;
+    use overdraft_units::Instant;
+
     use super::*;
+
+    #[test]
+    fn answers_of_one_token_tell_no_step_of_a_batch() {
+        let answered = |output: u32, micros: u64| {
+            let mut recorder = Recorder::new();
+            recorder.sample(Sample {
+                intended: Instant::ORIGIN,
+                sent: Instant::ORIGIN,
+                first_token: Some(Instant::ORIGIN),
+                ended: Instant::ORIGIN + Micros::new(micros),
+                prompt: Tokens::new(64),
+                cached: None,
+                output: Tokens::new(output),
+                fate: Fate::Completed,
+                cause: None,
+                belongs: Belongs::default(),
+            });
+            recorder
+        };
+        assert_eq!(decoded(&answered(1, 0), 1), None);
+        let ten = decoded(&answered(11, 100_000), 1).expect("ten times between tokens");
+        assert!((ten.seconds - 0.01).abs() < 1e-9, "{ten:?}");
+        // Behind the prompt and half of the answer.
+        assert!((ten.batch.decode_context() - 70.0).abs() < 1e-9, "{ten:?}");
+    }
 
     #[test]
     fn what_would_not_fit_twice_is_not_sent() {
