@@ -12,7 +12,9 @@ use overdraft_units::{Instant, Tokens};
 use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
-use super::{Piece, Sender, Session, Stage, TURNS_MAX, Turn, Voice, lines, named, seconds};
+use super::{
+    PROMPT_TOKENS_MAX, Piece, Sender, Session, Stage, TURNS_MAX, Turn, Voice, lines, named, seconds,
+};
 
 const EXPECTED: &str = "a folder with `*.json`, or one such file: `{\"block_size\": 64, \"tool_tokens\": …, \
                         \"system_tokens\": …, \"requests\": [{\"in\": …, \"out\": …, \"hash_ids\": […]}]}`";
@@ -73,7 +75,7 @@ fn session(path: &Path, name: u64) -> Result<Session, WorkloadError> {
     if file.block_size == 0 || file.requests.is_empty() {
         return Err(WorkloadError::Empty { file: path.to_owned(), expected: EXPECTED });
     }
-    let common = (file.tool_tokens + file.system_tokens) / file.block_size;
+    let common = file.tool_tokens.saturating_add(file.system_tokens) / file.block_size;
     let front = file.requests[0].hash_ids.clone();
     let scene = Scene { file: &file, front: &front, common, name };
     let most = usize::try_from(TURNS_MAX).unwrap_or(usize::MAX);
@@ -99,6 +101,17 @@ struct Scene<'a> {
 impl Scene<'_> {
     fn turn(&self, number: u64, request: &Request) -> Result<Turn, Fault> {
         let block = self.file.block_size;
+        for (name, tokens) in [("in", request.prompt), ("out", request.output)] {
+            if PROMPT_TOKENS_MAX < u64::from(tokens) {
+                let found = format!("\"{name}\":{tokens}");
+                let expected = format!("a number of tokens up to {PROMPT_TOKENS_MAX}");
+                return Err(Fault::new(
+                    &found,
+                    format!("of request {number} is too long"),
+                    expected,
+                ));
+            }
+        }
         let named_tokens =
             u32::try_from(request.hash_ids.len()).unwrap_or(u32::MAX).saturating_mul(block);
         let Some(rest) = request.prompt.checked_sub(named_tokens) else {

@@ -34,7 +34,7 @@ pub use self::pacing::{Arrivals, Pacing};
 pub use self::source::{Kind, Source, SourceError, Times, Workload, catalogue, similar};
 pub use self::text::{Wording, words};
 
-/// Turns of one session at most; a trace's later ones are a session of their own.
+/// Turns of one session at most; a trace's later ones are left out.
 pub const TURNS_MAX: u64 = 4_096;
 
 /// Tokens of one prompt at most.

@@ -99,6 +99,8 @@ fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
     refused("csv", "prompt_tokens,output_tokens\n10,20\n-3,4\n", &["line 3", "`-3`"]);
     refused("jsonl", "{\"prompt_tokens\": 3}\n", &["line 1", "has no `output_tokens`"]);
     refused("claude", "{\"block_size\": 64}", &["line 1", "missing field `requests`"]);
+    let long = "{\"block_size\":64,\"requests\":[{\"in\":4000000000,\"out\":1,\"hash_ids\":[]}]}";
+    refused("claude", long, &["line 1", "`\"in\":4000000000` of request 0 is too long"]);
     let missing = Source::parse("csv:/nowhere/at/all.csv").unwrap().open(1).unwrap_err();
     assert!(missing.to_string().starts_with("`/nowhere/at/all.csv` cannot be read: "), "{missing}");
 }
