@@ -41,7 +41,7 @@ pub(super) struct Course {
     /// Tokens that the client has seen, and when it saw the first and the last of them.
     shown: Tokens,
     pub(super) first: Option<Instant>,
-    last: Instant,
+    pub(super) last: Instant,
     /// Who still reports to it: the client's answer, and a draft that is only compared.
     parties: u8,
 }
@@ -292,8 +292,15 @@ impl Simulation<'_> {
         let said = Tokens::new(flight.said);
         let rest = said.checked_sub(course.shown).unwrap_or_default();
         (flight.first, flight.fate) = (course.first, fate);
+        // What the target scored is seen after the draft has ended.
+        let (shown, last) = (course.last, flight.last.max(course.last));
+        flight.last = last;
         if flight.is_counted() {
-            self.recorder.tokens(flight.last, u64::from(rest.get()));
+            let is_read = fate == Fate::Completed && course.first.is_some();
+            if is_read && rest != Tokens::ZERO {
+                self.recorder.gaps(last.since(shown), 1, groups_of(&flight));
+            }
+            self.recorder.tokens(last, u64::from(rest.get()));
         }
         self.leave(id);
         flight
@@ -307,8 +314,11 @@ impl Simulation<'_> {
         if is_counted && course.first.is_some() && new != Tokens::ZERO {
             self.recorder.gaps(self.now.since(course.last), 1, groups_of(&course.client));
         }
+        if course.first.is_none() || new != Tokens::ZERO {
+            course.last = self.now;
+        }
         course.first = course.first.or(Some(self.now));
-        (course.shown, course.last) = (course.shown.max(tokens), self.now);
+        course.shown = course.shown.max(tokens);
         if is_counted {
             self.recorder.tokens(self.now, u64::from(new.get()));
         }

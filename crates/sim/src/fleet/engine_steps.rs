@@ -2,7 +2,7 @@
 
 use overdraft_core::fleet::Failure;
 use overdraft_scheduler::batch::{Progress, Refusal, Verdict};
-use overdraft_units::{Micros, TokenId};
+use overdraft_units::{Micros, TokenId, Tokens};
 
 use super::bounds::VOCABULARY;
 use super::draft_model::Said;
@@ -84,7 +84,7 @@ impl Simulation<'_> {
     pub(super) fn end_step(&mut self, worker: usize) {
         let seen = self.now + self.scenario.network;
         let is_windowed = self.scenario.cascade.as_ref().is_some_and(|one| one.windows.is_some());
-        let Self { flights, recorder, agenda, .. } = self;
+        let Self { flights, recorder, agenda, courses, .. } = self;
         let mut tokens = 0;
         // Mostly all had their last token at one time.
         let (mut gap, mut gaps, mut of) = (Micros::ZERO, 0, Belongs::default());
@@ -100,6 +100,11 @@ impl Simulation<'_> {
                 flight.first = Some(seen);
                 flight.cached = yields.cached();
                 agenda.enter(seen, Event::FirstToken(id));
+                // Who reads a draft waits from its last token for the target's first.
+                let course = flight.course.filter(|_| is_shown && flight.continues != Tokens::ZERO);
+                if let Some(course) = course.and_then(|course| courses.get(course)) {
+                    recorder.gaps(seen.since(course.last), 1, groups_of(flight));
+                }
             } else if is_shown {
                 let (own, belongs) = (seen.since(flight.last), groups_of(flight));
                 if own != gap || belongs != of {

@@ -451,6 +451,24 @@ fn a_draft_that_is_judged_by_windows_is_shown_while_it_speaks() {
 }
 
 #[test]
+fn who_reads_a_draft_sees_every_pause_and_the_end_after_the_beginning() {
+    for mode in [cascade::Mode::Gate, cascade::Mode::Verify] {
+        for windows in [None, Some(WINDOWS)] {
+            let scenario = drafting(mode, windows, 0.01);
+            let simulated = run(&scenario, "unique:question=200,output=100,rate=10", 1_000, 5);
+            let spans = simulated.recorder.samples().iter().map(|one| {
+                let first = one.first_token.expect("all are answered");
+                assert!(first <= one.ended, "{mode:?} {windows:?}: {one:?}");
+                float(one.ended.since(first).get())
+            });
+            let (spans, gaps): (f64, f64) = (spans.sum(), float(simulated.recorder.gaps.sum()));
+            let off = (gaps / spans - 1.0).abs();
+            assert!(off < 1e-3, "{mode:?} {windows:?}: {gaps} of {spans} µs between tokens");
+        }
+    }
+}
+
+#[test]
 fn what_the_target_does_not_accept_of_a_draft_it_says_itself() {
     for windows in [None, Some(WINDOWS)] {
         let scenario = drafting(cascade::Mode::Verify, windows, 0.02);

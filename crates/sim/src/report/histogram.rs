@@ -52,6 +52,12 @@ impl Histogram {
         self.count == 0
     }
 
+    /// All values together.
+    #[cfg(test)]
+    pub(crate) const fn sum(&self) -> u64 {
+        self.sum
+    }
+
     pub(crate) fn mean(&self) -> f64 {
         float(self.sum) / float(self.count.max(1))
     }
