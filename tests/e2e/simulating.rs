@@ -36,6 +36,8 @@ fn a_ladder_has_figures_by_stage_and_its_warm_up_has_none() {
     let ladder =
         ["--rates", "5,15:20s", "--warm-up", "10:10", "--stage-gap", "5", "--policy", "cost"];
     let told = report(&[&SMALL[..], &ladder].concat());
+    let settings = &told["settings"];
+    assert_eq!(settings["between stages"], "nothing for 5 s", "{settings}");
     let run = &told["runs"][0];
     let stages = run["by_stage"].as_array().expect("stages");
     let names: Vec<&str> = stages.iter().filter_map(|stage| stage["name"].as_str()).collect();
@@ -78,6 +80,7 @@ fn refusals_stand_beside_the_figures_with_their_reasons() {
     let told = report(&full);
     let run = &told["runs"][0];
     let refused = run["refused"].as_u64().expect("a count");
+    assert_eq!(told["settings"]["waiting-requests"], "8", "{}", told["settings"]);
     let reasons = run["unanswered_by_reason"].as_object().expect("reasons");
     assert!(0 < refused && reasons.contains_key("queue_full"), "{run}");
     let sum: u64 = reasons.values().filter_map(Value::as_u64).sum();
@@ -119,6 +122,9 @@ fn requests_are_written_as_lines_of_values() {
     assert!(lines[1].starts_with("cost,0,") && lines[160].starts_with("random,1,"), "{text}");
     let nowhere = [&["simulate"][..], &SMALL, &["--requests-csv", "no/such/folder.csv"]].concat();
     refuses(2, &nowhere, &["its folder does not exist"]);
+    let place = folder.path().to_str().expect("a plain name");
+    let folder = [&["simulate"][..], &SMALL, &["--json", place]].concat();
+    refuses(2, &folder, &["is a folder; expected a file"]);
 }
 
 /// When the last request of a file of requests was due, in seconds.

@@ -22,6 +22,9 @@ use crate::workload_options::{micros, thousandths};
 #[expect(clippy::cast_possible_wrap, reason = "it is a handful")]
 const RETRIES_MAX: i64 = ATTEMPTS_MAX as i64 - 1;
 
+/// Seconds that a request may wait at the gateway where nobody says, as the gateway's own default.
+const WAITING_SECONDS: f64 = 30.0;
+
 /// The group of flags by which workers may come to guess: one that says how, and files that may say so too.
 pub(crate) const SPECULATES: &str = "speculates";
 
@@ -49,7 +52,7 @@ pub(crate) struct DecisionOptions {
     #[arg(long, value_name = "TOKENS", default_value_t = QueueSettings::default().tokens)]
     waiting_tokens: u64,
     /// Seconds that a request may wait there before it is refused; up to twice as long while its line moves fast enough
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = WAITING_SECONDS)]
     waiting_seconds: f64,
     /// Sequences that may wait at a worker before new ones are refused [default: 65536]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
@@ -383,7 +386,28 @@ impl DecisionOptions {
         if self.crash_on_oom {
             tell("out of pages", "the worker dies".to_owned());
         }
+        settings.extend(self.bounds());
         settings
+    }
+
+    /// Bounds of queues and of retries that are not the defaults, under the names of their flags.
+    fn bounds(&self) -> Vec<(String, String)> {
+        let queue = QueueSettings::default();
+        let unlike = |value: &dyn ToString, default: &dyn ToString| {
+            let (value, default) = (value.to_string(), default.to_string());
+            (value != default).then_some(value)
+        };
+        let retries = RetrySettings::default().extra_attempts_max;
+        let bounds = [
+            ("waiting-requests", unlike(&self.waiting_requests, &queue.requests)),
+            ("waiting-tokens", unlike(&self.waiting_tokens, &queue.tokens)),
+            ("waiting-per-tenant", unlike(&self.waiting_per_tenant, &queue.per_tenant)),
+            ("waiting-seconds", unlike(&self.waiting_seconds, &WAITING_SECONDS)),
+            ("max-num-queued-reqs", self.max_num_queued_reqs.map(|count| count.to_string())),
+            ("retries", unlike(&self.retries, &retries)),
+        ];
+        let told = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
+        bounds.into_iter().filter_map(told).collect()
     }
 }
 

@@ -35,6 +35,10 @@ impl ReportOptions {
                 let shown = path.display();
                 return Err(Fault::input(format!("`{shown}`: its folder does not exist")));
             }
+            if path.is_dir() {
+                let shown = path.display();
+                return Err(Fault::input(format!("`{shown}` is a folder; expected a file")));
+            }
         }
         Ok(())
     }

@@ -372,6 +372,9 @@ pub(crate) fn settings(
     if let Some(tokens) = arguments.kv_tokens {
         settings.push(("cache".to_owned(), format!("{tokens} tokens a worker")));
     }
+    if let Some(tokens) = arguments.max_model_len {
+        settings.push(("max-model-len".to_owned(), tokens.to_string()));
+    }
     settings.extend(arguments.engine.settings());
     settings.extend(arguments.decisions.settings());
     settings.extend(load.settings());

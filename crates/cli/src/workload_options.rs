@@ -272,17 +272,27 @@ impl Load {
             ("workload".to_owned(), self.source.to_string()),
             ("arrivals".to_owned(), arrivals),
         ];
+        let mut tell = |name: &str, value: String| settings.push((name.to_owned(), value));
+        let seconds = |span: Micros| std::time::Duration::from(span).as_secs_f64();
         if let Some(requests) = self.pacing.requests_max {
-            settings.push(("requests at most".to_owned(), requests.to_string()));
+            tell("requests at most", requests.to_string());
+        }
+        if Micros::ZERO < self.pacing.from {
+            tell("left out", format!("the workload's first {} s", seconds(self.pacing.from)));
+        }
+        if let Some(until) = self.until {
+            tell("nothing is asked", format!("from {} s on", seconds(until)));
         }
         if Micros::ZERO < self.warm_up {
-            let seconds = std::time::Duration::from(self.warm_up).as_secs_f64();
-            settings.push(("not counted".to_owned(), format!("the first {seconds} s")));
+            tell("not counted", format!("the first {} s", seconds(self.warm_up)));
         }
         if let Some(rung) = self.ladder.as_ref().and_then(|ladder| ladder.warm_up) {
-            let seconds = std::time::Duration::from(rung.span).as_secs_f64();
-            let told = format!("a warm-up of {}/s for {seconds} s", rung.per_second);
-            settings.push(("not counted".to_owned(), told));
+            let (rate, span) = (rung.per_second, seconds(rung.span));
+            tell("not counted", format!("a warm-up of {rate}/s for {span} s"));
+        }
+        let gap = self.ladder.as_ref().map(|ladder| ladder.gap);
+        if let Some(gap) = gap.filter(|gap| Micros::ZERO < *gap) {
+            tell("between stages", format!("nothing for {} s", seconds(gap)));
         }
         settings
     }
