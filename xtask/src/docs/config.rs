@@ -14,18 +14,19 @@ const INTRODUCTION: &str = "\
 
 Written by `cargo xtask docs` from the schema (`overdraft config schema`, also in `config.schema.json`).
 
-`overdraft serve --config FILE` reads YAML (`.yaml`, `.yml`) or TOML (`.toml`); `overdraft check` says what is wrong with a
-file, and `overdraft config show` fills in the defaults. `examples/overdraft.yaml` is a start.
+`overdraft serve --config FILE` reads YAML (`.yaml`, `.yml`) or TOML (`.toml`). `overdraft check` names the faults of a
+file, and `overdraft config show` fills in the defaults. Begin with `examples/overdraft.yaml`.
 
-- Keys: `a.b` is the key `b` in the table `a`; `[]` is each entry of a list, `NAME` a name of your own. Unknown keys are refused.
-- Strings may hold `${NAME}` or `${NAME:-default}` from the environment; `$${` is a plain `${`.
-- `OVERDRAFT__SECTION__KEY=value` in the environment stands in for `section.key`; `OVERDRAFT__WORKERS__0__URL` for the first
-  worker's. A value that begins with `[` or `{` is read as YAML. Flags of `overdraft serve` count more than both. Without a
-  file, the variables count all the same.
-- `LLM_ENDPOINT` is a worker where none is named; `REDIS_ADDR` (`host:port`) with `REDIS_PASS` is the store where `store.url` is left
-  at `memory`. OpenTelemetry's `OTEL_…` variables stand in for `tracing`.
+- Keys: `a.b` is the key `b` in the table `a`; `[]` is each entry of a list, and `NAME` a name of your own. Unknown keys are refused.
+- Strings may contain `${NAME}` or `${NAME:-default}` from the environment; `$${` is a plain `${`.
+- The variable `OVERDRAFT__SECTION__KEY=value` in the environment replaces `section.key`, and `OVERDRAFT__WORKERS__0__URL` the
+  address of the first worker. A value that begins with `[` or `{` is read as YAML. Flags of `overdraft serve` take precedence
+  over the file and the variables. The variables apply without a file, too.
+- `LLM_ENDPOINT` is a worker if no other is named. `REDIS_ADDR` (`host:port`) with `REDIS_PASS` is the store if `store.url` is
+  `memory`. OpenTelemetry's `OTEL_…` variables apply where `tracing` says nothing.
 - Spans of time have a unit: `200ms`, `2s`, `1m`, `1h`. Shares are `10%` or `0.1`. Sizes are bytes or `512KiB`, `64MiB`.
-- While `overdraft serve` runs, the file is watched; a bad one is logged with its place and leaves what is in force.
+- While `overdraft serve` runs, it watches the file. A faulty file is logged with the place of the fault, and the earlier
+  configuration stays in force.
 ";
 
 /// One key.

@@ -10,37 +10,39 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::keys::Priority;
 use crate::quantity::{Share, TimeSpan};
 
-/// Which requests are taken on, and which wait for how long.
+/// Admission of requests: which start, and which wait for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admission {
-    /// What tells that a worker can take no more: `peak` predicts the most cache its requests
-    /// will need at once, `reserve` sets aside all that they may, `threshold` goes by the cache in
-    /// use alone, `static:N` takes N requests, `off` takes everything.
+    /// Rule that decides when a worker is full. `peak` predicts the most cache that its requests will need at once,
+    /// and `reserve` sets aside all that they may need. `threshold` uses the cache in use alone, `static:N` takes N
+    /// requests, and `off` takes everything.
     pub mode: AdmissionMode,
-    /// In mode `threshold`: a worker whose cache is used more than this takes nothing of that priority.
+    /// In mode `threshold`: a worker with a larger share of its cache in use takes no request of that priority.
     pub kv_threshold: KvThreshold,
-    /// The share of a worker's cache that is kept free of what is predicted.
+    /// Share of a worker's cache that stays free beside the predicted peak.
     pub watermark: Share,
-    /// The most of a worker's cache that is left to those with a greater claim who are there: tenants
-    /// within their share, beside one that asks for more, and greater priorities. What is left is
-    /// what they ask for. More of it lets modest tenants wait less, and answers fewer tokens.
+    /// Maximum share of a worker's cache that is kept free for requests with a greater claim: those of tenants within
+    /// their share, beside a tenant above it, and those of greater priorities. As much is kept free as these ask for.
+    /// With a larger value, modest tenants wait less and the fleet answers fewer tokens.
     pub fair_reserve: Share,
-    /// How much prompt a worker may have before it, in time to compute it, while a request of a
-    /// greater priority waits; what is beyond waits here, where its turn is fair.
+    /// Maximum time to compute the prompts at a worker while a request of a greater priority is there. Further
+    /// prompts wait in the gateway, whose queue is fair.
     pub prefill_backlog: TimeSpan,
-    /// Requests in flight on a worker that does not tell how much its cache holds.
+    /// Maximum requests in flight on a worker that does not report the capacity of its cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_max: Option<u32>,
-    /// How much may wait, as a bound of memory: who could not be started in time is refused anyway.
+    /// Maximum size of the wait queue, as a bound of memory. A request that could not start in time is refused in any
+    /// case.
     pub queue: AdmissionQueue,
-    /// How long a request may wait before it is refused; up to twice as long while its line moves fast enough.
+    /// How long a request may wait before it is refused; up to twice as long while its queue moves fast enough.
     pub first_token: FirstTokenWait,
-    /// How long a request is held while no worker of its model is up, as when the fleet is scaled from zero; `0s` tells
-    /// the client at once. Only for models that are configured or were served before, and that name no `fallback`.
+    /// How long a request is held while no worker of its model is up, for example when the fleet is scaled from zero;
+    /// `0s` refuses it at once. The model must name no `fallback`. It must be configured or have been served before,
+    /// unless no worker has reported its models yet.
     pub hold: TimeSpan,
-    /// How often a stream that is held is sent a comment, so that nobody between closes its connection. From the first
-    /// on its status is 200, and a refusal is told as an error event; `0s` sends none.
+    /// Time between two comments to a held stream, so that no proxy closes its connection. From the first comment on
+    /// the status is 200, and a refusal is an error event; `0s` sends no comments.
     pub keep_alive: TimeSpan,
 }
 
@@ -61,15 +63,15 @@ impl Default for Admission {
     }
 }
 
-/// The share of a worker's cache in use from which it takes nothing more of a priority.
+/// Share of a worker's cache in use above which it takes no request of a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KvThreshold {
-    /// For those that may wait.
+    /// For priority `flex`.
     pub flex: Share,
-    /// For most.
+    /// For priority `default`.
     pub default: Share,
-    /// For those that go first.
+    /// For priority `priority`.
     pub priority: Share,
 }
 
@@ -91,13 +93,14 @@ impl KvThreshold {
     }
 }
 
-/// How much may wait for a worker. What may wait in time follows from how fast requests are started; this bounds memory.
+/// Maximum size of the wait queue. The pace at which requests start limits the waiting time; these values bound
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdmissionQueue {
-    /// Requests; `flex` may fill half of it and `default` seven eighths.
+    /// Requests; `flex` may fill half of the queue and `default` seven eighths.
     pub requests: u32,
-    /// Tokens of their prompts and expected answers, shared out in the same way.
+    /// Tokens of their prompts and expected answers, with the same shares.
     pub tokens: u64,
     /// Requests of one tenant.
     pub per_tenant: u32,
@@ -111,15 +114,15 @@ impl Default for AdmissionQueue {
     }
 }
 
-/// How long a request may wait before it is refused; up to twice as long while its line moves fast enough.
+/// How long a request may wait before it is refused; up to twice as long while its queue moves fast enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FirstTokenWait {
-    /// One that may.
+    /// A request of priority `flex`.
     pub flex: TimeSpan,
-    /// As most are.
+    /// A request of priority `default`.
     pub default: TimeSpan,
-    /// One that goes first.
+    /// A request of priority `priority`.
     pub priority: TimeSpan,
 }
 
@@ -144,17 +147,17 @@ impl FirstTokenWait {
     }
 }
 
-/// What tells that a worker can take no more.
+/// Rule that decides when a worker is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdmissionMode {
-    /// The most cache its requests are predicted to need at once.
+    /// The predicted peak of the cache that its requests need.
     #[default]
     Peak,
-    /// The cache in use, as it says itself.
+    /// The cache in use, as the worker reports it.
     Threshold,
-    /// All that its requests may come to.
+    /// Everything that its requests may need.
     Reserve,
-    /// So many requests.
+    /// A number of requests.
     Static(u32),
     /// Nothing.
     Off,

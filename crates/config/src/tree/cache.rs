@@ -8,32 +8,31 @@ use serde::{Deserialize, Serialize};
 use super::secret::Secret;
 use crate::quantity::{ByteSize, TimeSpan};
 
-/// Whether answers are given again to requests that could not be told apart. `cache: {mode: on}` is
-/// all it takes.
+/// Response cache, which gives stored answers again to equal requests. `cache: {mode: on}` is enough.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
-    /// `off`; `observe` counts how often an answer could have been given again; `on` gives it.
+    /// `off`; `observe` only counts how often a stored answer could have been given; `on` gives it.
     pub mode: CacheMode,
-    /// Which answers, where neither the model nor the key says otherwise: `deterministic` for requests
-    /// with a temperature of 0 or a seed, `all` for any, `off` for none. A request may ask for
-    /// itself with `x-overdraft-cache: on`.
+    /// Answers that are stored and given again, if neither the model nor the key says otherwise: `deterministic` for
+    /// requests with a temperature of 0 or a seed, `all` for all requests, `off` for none. A request may ask for the
+    /// cache with `x-overdraft-cache: on`.
     pub reuse: Reuse,
-    /// How much is kept in this gateway's memory.
+    /// Maximum size in this gateway's memory.
     pub memory: ByteSize,
-    /// How large one answer may be.
+    /// Maximum size of one answer.
     pub entry_max: ByteSize,
-    /// For how long an answer may be given again; at most 30 days.
+    /// How long an answer may be given again; at most 30 days.
     pub ttl: TimeSpan,
-    /// Whether gateways that share a store share answers too.
+    /// Whether gateways with a common store share answers too.
     pub shared: bool,
-    /// Whether equal requests at the same time are asked of a worker once.
+    /// Whether equal requests at the same time are sent to a worker once (single flight).
     pub coalesce: bool,
-    /// Fields of requests, beside OpenAI's and vLLM's own, that may be cached with; they enter the
-    /// key. Any other field that is unknown keeps a request away from the cache.
+    /// Further fields of requests, beside OpenAI's and vLLM's, that become part of the cache's key. A request with
+    /// any other unknown field bypasses the cache.
     pub known_fields: BTreeSet<String>,
-    /// What answers are encrypted with at the store, each tenant's by a key of its own. Best given as
-    /// `${NAME}`. What was encrypted by another is not given again.
+    /// Secret for the encryption of answers in the store; each tenant's key is derived from it. Best given as
+    /// `${NAME}`. Answers that were encrypted with another secret are not given again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<Secret>,
 }
@@ -54,42 +53,42 @@ impl Default for Cache {
     }
 }
 
-/// Whether answers are given again.
+/// Whether stored answers are given again (response cache).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheMode {
-    /// No.
+    /// No stored answer is given.
     #[default]
     Off,
-    /// No, but it is counted how often one could have been.
+    /// No stored answer is given, and the metrics count how often one could have been.
     Observe,
-    /// Yes.
+    /// Stored answers are given.
     On,
 }
 
-/// Which answers are given again.
+/// Stored answers that are given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reuse {
     /// None.
     Off,
-    /// Those to requests with a temperature of 0 or a seed.
+    /// Answers to requests with a temperature of 0 or a seed.
     #[default]
     Deterministic,
-    /// All.
+    /// All answers.
     All,
 }
 
-/// What tenants share at workers.
+/// Isolation of tenants at workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Isolation {
-    /// What cache salts are made with, so that no tenant finds out by its waiting what another asked.
-    /// Drawn at the start where it is not given; all gateways before the same workers need the same.
-    /// Best given as `${NAME}`.
+    /// Secret for cache salts, so that no tenant can learn from its waiting time what another tenant asked. Without
+    /// it, a random secret is drawn at the start. All gateways before the same workers need the same secret. Best
+    /// given as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub salt_secret: Option<Secret>,
-    /// Fields of requests that no worker is told, beside `priority`.
+    /// Fields of requests that no worker gets, beside `priority`.
     pub strip: BTreeSet<String>,
 }
 
@@ -100,13 +99,13 @@ impl Default for Isolation {
     }
 }
 
-/// Whether a worker is told cache salts.
+/// Whether a worker gets cache salts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheSalt {
-    /// It is.
+    /// The worker gets salts.
     #[default]
     Auto,
-    /// It is not, for it refuses fields that it does not know.
+    /// The worker gets no salts, because it refuses unknown fields.
     Off,
 }

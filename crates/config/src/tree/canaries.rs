@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 use super::cascade::TokenPrices;
 use crate::quantity::Share;
 
-/// A share of the requests for one name that is answered as if they had asked for another.
+/// A share of the requests for one name, which is answered as if the clients had asked for another name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelCanary {
-    /// What is tried: a model, or a cascade.
+    /// The model or the cascade on trial.
     pub model: String,
-    /// Its share of the requests; all of a session are on one side.
+    /// Its share of the requests; all requests of a session are on one side.
     pub share: Share,
-    /// What tokens cost, where neither side is a cascade with prices of its own.
+    /// Prices of tokens, if neither side is a cascade with its own prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<CanaryPrices>,
 }
 
-/// What tokens of either side cost, in dollars per million.
+/// Prices of tokens of either side, in dollars per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CanaryPrices {
-    /// Of what has been in force.
+    /// Prices of the present model.
     pub baseline: TokenPrices,
-    /// Of what is tried.
+    /// Prices of the model on trial.
     pub canary: TokenPrices,
 }

@@ -9,52 +9,51 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::quantity::{Price, Share};
 
-/// A small model that is asked first, and a large one that answers where the small one's answer is
-/// not good enough.
+/// A small model (draft) that is asked first, and a large one (target) that answers if the draft's answer is not
+/// good enough.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cascade {
-    /// The model that is asked first, by the name that workers serve it under.
+    /// The draft: the model that is asked first, by the name under which workers serve it.
     pub draft: String,
-    /// The model that answers otherwise; without it the name of the cascade itself.
+    /// The target: the model that answers otherwise; by default the model with the cascade's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// `gate` gives the draft's answer where it looks good enough, `verify` gives no token that
-    /// the target would not have said itself, `shadow` only learns, `off` asks the target alone.
+    /// `gate` gives the draft's answer if it is predicted to be good enough. `verify` gives only tokens that the
+    /// target would have generated itself. `shadow` only learns, and `off` asks the target alone.
     #[serde(default)]
     pub mode: CascadeMode,
-    /// How much worse than the target's the answers may be: the share of all requests that get a
-    /// worse one.
+    /// Allowed loss of quality: the share of all requests that may get a worse answer than the target's.
     #[serde(default = "loss")]
     pub loss: Share,
-    /// The least probability of being good enough at which a draft's answer is given. `auto` finds
-    /// it by comparing answers in the background, and gives none until it has.
+    /// Minimum probability of being good enough at which a draft's answer is given. `auto` finds it by comparing
+    /// answers in the background, and gives no draft's answer until then.
     #[serde(default)]
     pub threshold: CascadeThreshold,
-    /// How much longer than for the target alone clients may wait on average, for the first token of a stream and for
-    /// whole answers: the draft is not asked first where it takes longer. With `any` it may take any time, and only
-    /// what it costs counts.
+    /// How much longer clients may wait on average than for the target alone, for the first token of a stream and for
+    /// whole answers. If the draft takes longer, it is not asked first. With `any` it may take any time, and only its
+    /// cost counts.
     #[serde(default)]
     pub slowdown: CascadeSlowdown,
-    /// Draft tokens that are held back before the first is given out.
+    /// Sizes of the windows in which a streamed draft is judged.
     #[serde(default)]
     pub window: CascadeWindow,
-    /// How the target is asked to score drafts, with `mode: verify`. `auto` asks each worker the cheapest way that it
-    /// has; one that refuses another way is asked by `completions`.
+    /// API by which the target scores drafts, with `mode: verify`. `auto` uses the cheapest API of each worker. A
+    /// worker that refuses an API is asked by `completions`.
     #[serde(default)]
     pub scoring: CascadeScoring,
-    /// Whether both models must make the same tokens. `same` refuses to run the cascade where they do
-    /// not; `any` lets the draft answer all the same, except with `mode: verify`.
+    /// Whether both models must make the same tokens of a text. `same` refuses to run the cascade otherwise; `any`
+    /// lets the draft answer all the same, except with `mode: verify`.
     #[serde(default)]
     pub tokenizers: CascadeTokenizers,
-    /// Tokens of a prompt from which the target reads it while the draft still speaks, so that an answer of its
-    /// own begins sooner; without it, never.
+    /// Minimum length of a prompt, in tokens, at which the target computes the prompt while the draft still runs.
+    /// Then an answer of the target begins sooner. Without this key, never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefill_from: Option<u32>,
-    /// Answers that are compared in the background.
+    /// Comparisons of answers in the background.
     #[serde(default)]
     pub shadow: CascadeShadow,
-    /// What tokens cost, for the cost record and for the break-even of `overdraft check`.
+    /// Prices of tokens, for the cost record and for the break-even of `overdraft check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<CascadePrices>,
     /// Tenants whose requests always go to the target.
@@ -69,20 +68,20 @@ const fn loss() -> Share {
     }
 }
 
-/// What a draft's answer is good for.
+/// Use of a draft's answer.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CascadeMode {
-    /// Nothing: the target alone is asked.
+    /// Only the target is asked.
     Off,
-    /// It is given where it looks good enough.
+    /// The draft's answer is given if it is predicted to be good enough.
     #[default]
     Gate,
-    /// Its tokens are given as far as the target would have said them.
+    /// The draft's tokens are given as far as the target would have generated them.
     Verify,
-    /// It is compared in the background and never given.
+    /// The draft's answer is compared in the background and never given.
     Shadow,
 }
 
@@ -92,20 +91,20 @@ pub enum CascadeMode {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CascadeTokenizers {
-    /// They must: vocabulary, special tokens and chat template.
+    /// Vocabulary, special tokens and chat template must be equal.
     #[default]
     Same,
-    /// They need not.
+    /// They may differ.
     Any,
 }
 
-/// How a worker is asked to score a draft.
+/// API by which a worker scores a draft.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CascadeScoring {
-    /// The cheapest way that it has.
+    /// The cheapest API of the worker.
     #[default]
     Auto,
     /// `/v1/completions` with `prompt_logprobs`: any vLLM and our own worker.
@@ -116,13 +115,13 @@ pub enum CascadeScoring {
     Sglang,
 }
 
-/// Tokens of a draft that are held back until they have been judged.
+/// Draft tokens that are held back until they have been judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CascadeWindow {
-    /// Before the first is given out.
+    /// Draft tokens that are held back before the first is sent.
     pub first: u32,
-    /// Before each further lot.
+    /// Draft tokens in each further window.
     pub next: u32,
 }
 
@@ -132,31 +131,31 @@ impl Default for CascadeWindow {
     }
 }
 
-/// Answers that are compared in the background, to learn how good drafts are.
+/// Comparisons of answers in the background, which show how good drafts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CascadeShadow {
-    /// The share of requests that are compared at first; `0%` compares none.
+    /// Share of requests that are compared at first; `0%` compares none.
     pub share: Share,
-    /// The share when enough is known.
+    /// Share of requests that are compared when enough is known.
     pub floor: Share,
-    /// Comparisons at once, at most; what is drawn beyond that is left out.
+    /// Maximum comparisons at once; further ones are skipped.
     pub at_once: u32,
-    /// `match` takes an answer as good that says the same, or the same JSON; `judge` asks the target
-    /// which of two different answers is better.
+    /// How an answer is judged. `match` accepts the same text, or the same JSON; `judge` asks the target which of two
+    /// different answers is better.
     pub labels: CascadeLabels,
 }
 
-/// How an answer comes to be known as good.
+/// How a draft's answer is judged in a comparison.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CascadeLabels {
-    /// It says what the target says.
+    /// Its text, or its JSON, is the target's.
     #[default]
     Match,
-    /// The target says which of two is better.
+    /// The target decides which of two answers is better.
     Judge,
 }
 
@@ -167,26 +166,26 @@ impl Default for CascadeShadow {
     }
 }
 
-/// What tokens cost, in dollars per million.
+/// Prices of tokens, in dollars per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CascadePrices {
-    /// Of the draft model.
+    /// Prices of the draft model.
     pub draft: TokenPrices,
-    /// Of the target model.
+    /// Prices of the target model.
     pub target: TokenPrices,
 }
 
-/// What a model's tokens cost, in dollars per million.
+/// Prices of a model's tokens, in dollars per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenPrices {
-    /// Of the prompt.
+    /// Price of prompt tokens.
     pub prompt: Price,
-    /// Of the prompt, as far as it was in the worker's cache; without it as much as the rest.
+    /// Price of prompt tokens that were in the worker's cache; by default the same as `prompt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<Price>,
-    /// Of the answer.
+    /// Price of answer tokens.
     pub completion: Price,
 }
 

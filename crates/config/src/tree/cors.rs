@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::TimeSpan;
 
-/// Which pages of browsers may ask for models and read the answers. A page still needs a key where there are `keys`;
-/// `/admin`, `/metrics` and the dashboard are never shared with other pages.
+/// Web pages that may send requests from browsers and read the answers. A page still needs a key where there are
+/// `keys`. `/admin`, `/metrics` and the dashboard are never shared with other pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
-    /// Origins of the pages, as in `https://app.example.com`; `*` stands for every page. Without any, browsers let no
-    /// other page ask.
+    /// Origins of the pages, as in `https://app.example.com`; `*` stands for every page. Without an origin, browsers
+    /// let no other page send requests.
     pub origins: Vec<String>,
-    /// How long a browser may remember what a page may ask; at most 24 hours.
+    /// How long a browser may cache the permission; at most 24 hours.
     pub max_age: TimeSpan,
 }
 

@@ -11,15 +11,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::workers::{Each, Pool};
 
-/// Where workers are found: one key, which says how.
+/// A source of workers: one key, which names its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Discovery {
-    /// Behind a name, asked for again when its answers expire.
+    /// A DNS name, which is resolved again when its answers expire.
     Dns(Dns),
-    /// In a file that is watched.
+    /// A file that is watched.
     File(WatchedFile),
-    /// Behind a Kubernetes service.
+    /// A Kubernetes service.
     Kubernetes(Kubernetes),
 }
 
@@ -34,24 +34,24 @@ impl Discovery {
     }
 }
 
-/// Workers behind a name.
+/// Workers behind a DNS name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dns {
-    /// The name; one that begins with `_` is asked for SRV records.
+    /// The DNS name; for a name that begins with `_`, SRV records are looked up.
     pub name: String,
-    /// The port of every worker; SRV records bring their own.
+    /// Port of every worker; SRV records name their own ports.
     pub port: u16,
-    /// How they are spoken to; `each.tls` means `https` as well.
+    /// Protocol of the workers; `each.tls` implies `https`.
     #[serde(default)]
     pub scheme: Scheme,
-    /// What these workers are for.
+    /// Pool of these workers.
     #[serde(default)]
     pub pool: Pool,
-    /// The model they are expected to serve.
+    /// Model that these workers must serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What else they have in common.
+    /// Further settings of these workers.
     #[serde(default)]
     pub each: Each,
     /// The resolver to ask, instead of the system's: an IP address and a port.
@@ -64,7 +64,7 @@ pub struct Dns {
     pub resolver: Option<SocketAddr>,
 }
 
-/// How workers are spoken to.
+/// Protocol of workers.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -73,7 +73,7 @@ pub enum Scheme {
     /// Plain HTTP.
     #[default]
     Http,
-    /// Encrypted; `each.tls` says whom they are believed, else the system's authorities vouch for them.
+    /// TLS; trusted authorities are those of `each.tls`, else those of the system.
     Https,
 }
 
@@ -83,7 +83,7 @@ pub enum Scheme {
 pub struct WatchedFile {
     /// The file.
     pub path: PathBuf,
-    /// What they have in common.
+    /// Settings of these workers.
     #[serde(default)]
     pub each: Each,
 }
@@ -98,13 +98,13 @@ pub struct Kubernetes {
     pub service: String,
     /// The port of the endpoints: its name or its number.
     pub port: Port,
-    /// What these workers are for.
+    /// Pool of these workers.
     #[serde(default)]
     pub pool: Pool,
-    /// The model they are expected to serve.
+    /// Model that these workers must serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What else they have in common.
+    /// Further settings of these workers.
     #[serde(default)]
     pub each: Each,
     /// The API server, instead of the cluster's own.

@@ -3,15 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which headers pass between clients and workers, by name or, as in `x-team-*`, by what names begin with. Headers of a
-/// connection, credentials, `x-overdraft-…` and those that the gateway writes itself never pass by it.
+/// Headers that pass between clients and workers, by name or, as in `x-team-*`, by the beginning of names.
+/// Headers of a connection, credentials, `x-overdraft-…` and headers that the gateway writes itself never pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Headers {
-    /// Headers of clients that workers are sent, besides those that the gateway writes. The response cache tells
-    /// requests apart by them: a header that changes each time, as the id of a trace does, makes each a miss.
+    /// Client headers that are sent to workers, besides those that the gateway writes. They are part of the response
+    /// cache's key: a header that changes each time, such as a trace id, makes each request a miss.
     pub to_workers: Vec<String>,
-    /// Headers of workers that clients are sent, besides `content-type`; `*` stands for all.
+    /// Worker headers that are sent to clients, besides `content-type`; `*` stands for all.
     pub to_clients: Vec<String>,
 }
 

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Share;
 
-/// When a streamed request is asked of a second worker because its first token is late.
+/// Second attempts of streamed requests at another worker, for late first tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hedging {
-    /// Whether it is.
+    /// Whether second attempts are sent.
     pub mode: HedgingMode,
-    /// Prompt tokens that second attempts may compute, as a share of all tokens that were served.
+    /// Maximum prompt tokens that second attempts may compute, as a share of all served tokens.
     pub budget: Share,
 }
 
@@ -22,7 +22,8 @@ pub enum HedgingMode {
     /// Never.
     #[default]
     Off,
-    /// Where a first token is later than nineteen of twenty of its size, and another worker is faster and has room.
+    /// If a first token is later than nineteen of twenty for prompts of its size, and another worker is faster and
+    /// has room.
     On,
 }
 

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http2 {
-    /// Whether it is spoken.
+    /// Whether HTTP/2 is spoken.
     pub enabled: bool,
-    /// Requests that one connection may have under way, from 1; a further one is refused, and the client sends it
+    /// Maximum requests in flight on one connection, from 1. A further request is refused, and the client sends it
     /// again.
     pub max_concurrent_streams: u32,
 }

@@ -8,68 +8,68 @@ use serde::{Deserialize, Serialize};
 use super::keys::{Priority, most_urgent};
 use crate::quantity::TimeSpan;
 
-/// Whose tokens are believed beside `keys` (JWT, RFC 7519), and what their tenants may do.
+/// JSON Web Tokens (RFC 7519) that are accepted beside `keys`, and the permissions of their tenants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jwt {
-    /// Who issues them: their `iss`, letter by letter.
+    /// Issuer of the tokens: their `iss`, letter by letter.
     pub issuer: String,
-    /// Whom they are for: their `aud`, or one of several. Give the gateway one of its own.
+    /// Audience of the tokens: their `aud`, or one of several. Give the gateway its own audience.
     pub audience: String,
-    /// The address of the issuer's public keys, which its `/.well-known/openid-configuration` calls `jwks_uri`:
-    /// `https`, or `http` on this machine. Either this or `jwks_file`.
+    /// Address of the issuer's public keys, called `jwks_uri` in its `/.well-known/openid-configuration`: `https`, or
+    /// `http` on this machine. Either this or `jwks_file`.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         serialize_with = "super::web_url::shown"
     )]
     pub jwks_url: Option<String>,
-    /// A file with the issuer's public keys (JWKS), looked at each second.
+    /// File with the issuer's public keys (JWKS), checked each second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_file: Option<PathBuf>,
-    /// The authorities that vouch for `jwks_url`, in PEM, and no others; without it, those of the system.
+    /// Certificate authorities of `jwks_url`, in PEM, and no others; without this key, those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// How often `jwks_url` is asked. A token with a key that is not known has it asked at once, but not more often
-    /// than every 10 s. A key that the issuer takes back is believed for as long as this.
+    /// Time between two requests to `jwks_url`. A token with an unknown key causes a request at once, but at most one
+    /// every 10 s. A key that the issuer revokes is accepted for up to this time.
     #[serde(default = "refresh")]
     pub jwks_refresh: TimeSpan,
-    /// How old keys may be that are still believed while they cannot be had anew; then tokens get 503.
+    /// Maximum age of keys while they cannot be fetched again; after it tokens get 503.
     #[serde(default = "age_max")]
     pub jwks_max_age: TimeSpan,
-    /// The algorithms that are accepted. There is none that takes a secret, and no `none`.
+    /// Accepted algorithms. Neither `none` nor an algorithm with a shared secret exists here.
     #[serde(default = "usual_algorithms")]
     pub algorithms: Vec<JwtAlgorithm>,
-    /// The claim that names the tenant, 1 to 64 ASCII characters; a token without it is refused. Only the issuer may
-    /// be able to set it.
+    /// Claim that names the tenant, 1 to 64 ASCII characters; a token without it is refused. Make sure that only the
+    /// issuer can set it.
     #[serde(default = "tenant")]
     pub tenant_claim: String,
-    /// The claim that lists the models which may be asked for; where a token has none, those of `defaults`.
+    /// Claim that lists the models that the tenant may use; for a token without it, those of `defaults`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub models_claim: Option<String>,
-    /// How far clocks may differ, where a token begins or ends.
+    /// Tolerated difference of clocks, for the beginning and the end of a token.
     #[serde(default = "leeway")]
     pub leeway: TimeSpan,
-    /// What each tenant may do.
+    /// Permissions of each tenant.
     #[serde(default)]
     pub defaults: JwtDefaults,
 }
 
-/// What each tenant of a token may do.
+/// Permissions of each tenant of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JwtDefaults {
-    /// How urgent its requests are that do not say.
+    /// Priority of requests that name none.
     pub priority: Priority,
-    /// The most urgent that its requests may be; what asks for more gets this.
+    /// Highest priority of requests; a request for a higher one gets this one.
     pub priority_max: Priority,
-    /// The models or aliases it may ask for; without it all.
+    /// Models or aliases that the tenant may use; without this list, all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<Vec<String>>,
-    /// Requests a minute at most, of all its tokens together.
+    /// Maximum requests a minute, for all of the tenant's tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
-    /// Tokens a minute at most, of prompts and answers together.
+    /// Maximum tokens a minute, of prompts and answers together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u32>,
 }
@@ -86,7 +86,7 @@ impl Default for JwtDefaults {
     }
 }
 
-/// How a token is signed: by RSA, on a curve of NIST, or by Ed25519.
+/// Signature algorithm of a token: RSA, a curve of NIST, or Ed25519.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "their names are those of RFC 7518 and RFC 8037")]
 pub enum JwtAlgorithm {

@@ -8,47 +8,47 @@ use super::cache::Reuse;
 use super::secret::Secret;
 use crate::quantity::{TimeSpan, Timestamp};
 
-/// A key that clients present, and what it may do.
+/// An API key of clients, and its permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
     /// The key itself, best given as `${NAME}`; either this or `key_sha256`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Secret>,
-    /// Its SHA-256 in hexadecimal, so that the file holds no secret.
+    /// SHA-256 of the key in hexadecimal, so that the file holds no secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_sha256: Option<String>,
-    /// Whose it is. Tenants share the queue fairly, and metrics are told apart by them.
+    /// Tenant of the key. Tenants share the queue fairly, and metrics are counted by tenant.
     pub tenant: String,
-    /// What it is called where one key of a tenant is meant.
+    /// Name of the key, to tell the keys of one tenant apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// From when on it is refused, as in `2027-01-31T00:00:00Z`; without it, it does not expire.
+    /// Time from which the key is refused, as in `2027-01-31T00:00:00Z`; without it, the key does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// How urgent its requests are that do not say.
+    /// Priority of requests that name none.
     #[serde(default)]
     pub priority: Priority,
-    /// The most urgent that its requests may be; what asks for more gets this.
+    /// Highest priority of requests; a request for a higher one gets this one.
     #[serde(default = "most_urgent")]
     pub priority_max: Priority,
-    /// The models or aliases it may ask for; without it all. Others do not exist for it.
+    /// Models or aliases that the key may use; without this list, all. Other models do not exist for the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub models: Option<Vec<String>>,
-    /// Whether a draft model may answer its requests, where there is a cascade.
+    /// Whether a cascade's draft model may answer its requests.
     #[serde(default = "yes")]
     pub cascade: bool,
-    /// Requests a minute at most.
+    /// Maximum requests a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
-    /// Tokens a minute at most, of prompts and answers together.
+    /// Maximum tokens a minute, of prompts and answers together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u32>,
-    /// Which answers are given again to its requests, instead of the model's or `cache.reuse`.
+    /// Stored answers that its requests may get, instead of the model's setting or `cache.reuse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Reuse>,
-    /// When the answers to its requests must have ended that do not say so in `x-overdraft-deadline-ms`, from when
-    /// the head of the request came.
+    /// Deadline of answers to requests that name none in `x-overdraft-deadline-ms`. The time counts from the arrival
+    /// of the request's head.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeSpan>,
 }
@@ -93,7 +93,7 @@ pub(super) const fn most_urgent() -> Priority {
     Priority::Priority
 }
 
-/// How urgent a request is, the least urgent first.
+/// Priority of a request, the lowest first.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -101,7 +101,7 @@ pub(super) const fn most_urgent() -> Priority {
 pub enum Priority {
     /// May wait, and is refused first.
     Flex,
-    /// As most are.
+    /// A request of priority `default`.
     #[default]
     Default,
     /// Goes first, and is refused last.

@@ -7,31 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{ByteSize, Share, TimeLimit, TimeSpan};
 
-/// How the workers' metrics are read.
+/// Reading of the workers' metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scrape {
-    /// How often, while a worker has work.
+    /// Time between two scrapes while a worker has work.
     pub interval: TimeSpan,
-    /// How often, while it has none; not shorter than `interval`.
+    /// Time between two scrapes while a worker has no work; not shorter than `interval`.
     pub idle_interval: TimeSpan,
-    /// How long a worker may take to answer.
+    /// Maximum time for a worker's answer.
     pub timeout: TimeSpan,
-    /// Bytes of its answer at most.
+    /// Maximum bytes of the answer.
     pub bytes_max: ByteSize,
-    /// What becomes of a worker whose metrics cannot be had.
+    /// Treatment of a worker whose metrics cannot be read.
     pub failure: ScrapeFailure,
 }
 
-/// What becomes of a worker whose metrics cannot be had. One that answers with something that cannot be read keeps
-/// its last word in any case.
+/// Treatment of a worker whose metrics cannot be read. If the answer itself cannot be parsed, the last report
+/// stays in force in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScrapeFailure {
-    /// Its last word stands, and gets older.
+    /// Its last report stays in force, and gets older.
     #[default]
     Keep,
-    /// It is passed over until they are had again: no answer in time, or a status other than 200.
+    /// The worker is passed over until its metrics can be read again. This holds after no answer in time, or a status
+    /// other than 200.
     Unhealthy,
 }
 
@@ -47,13 +48,13 @@ impl Default for Scrape {
     }
 }
 
-/// How the workers' health is watched.
+/// Health checks of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Probe {
-    /// From the end of one probe to the next.
+    /// Time from the end of one probe to the next.
     pub interval: TimeSpan,
-    /// How long a worker may take to answer.
+    /// Maximum time for a worker's answer.
     pub timeout: TimeSpan,
 }
 
@@ -63,25 +64,26 @@ impl Default for Probe {
     }
 }
 
-/// Patience with workers and clients. `auto` is what a request needs by what was measured of its worker, and never
-/// shorter than its least.
+/// Time limits of workers and clients. `auto` is the time that a request needs at the measured speed of its
+/// worker, and never shorter than its minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// To make a connection; an address of the name that keeps silent has the next one tried beside it after 250 ms or
-    /// sooner.
+    /// To make a connection. If an address of a host name does not answer, the next address is tried beside it after
+    /// 250 ms or sooner.
     pub connect: TimeSpan,
     /// From sending a request to the first token of a stream; `auto` is at least `1m`, and more for a long prompt or
-    /// a queue of them. A whole answer has until `total`, unless its worker's engine stands still for as long.
+    /// a queue of prompts. A non-streamed answer has until `total`, unless its worker's engine computes nothing for
+    /// this time.
     pub first_byte: TimeLimit,
     /// Between two events of a stream; `auto` is at least `15s`, and more while the worker computes long prompts.
     pub idle: TimeLimit,
-    /// From sending a request to the end of its answer; `auto` is at least `10m`, and more where `max_tokens` takes
-    /// longer at the slowest that the worker was seen to go.
+    /// From sending a request to the end of its answer; `auto` is at least `10m`, and more if `max_tokens` takes
+    /// longer at the slowest measured speed of the worker.
     pub total: TimeLimit,
     /// From the head of a client's request to the end of its body.
     pub body: TimeSpan,
-    /// How long a client's connection may lie idle between two requests.
+    /// How long a client's connection may be idle between two requests.
     pub client_idle: TimeSpan,
     /// How long a client may leave an answer unread before it is cut off.
     pub client_stall: TimeSpan,
@@ -110,34 +112,34 @@ impl Default for Timeouts {
     }
 }
 
-/// How much is taken on at once.
+/// Limits of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Requests in flight. One tenant, or one address without keys, may have as many with
-    /// unfinished bodies as places are free.
+    /// Maximum requests in flight. One tenant, or one address without keys, may have as many with unfinished bodies
+    /// as places are free.
     pub requests: u32,
-    /// Streams among them.
+    /// Maximum streams among them.
     pub streams: u32,
-    /// Connections of clients; without it, twice `requests`, and never more than the limit on open files allows. The
-    /// next one takes the place of one that is idle; where none is, it is answered what is asked for health and
-    /// metrics, and nothing else.
+    /// Maximum connections of clients; by default twice `requests`, and never more than the limit on open files
+    /// allows. A further connection takes the place of an idle one. If none is idle, it gets answers to health checks
+    /// and metrics, and nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
-    /// Bytes of one request's body, and of the kept responses that it goes on from.
+    /// Maximum bytes of one request's body, and of the stored responses that it continues.
     pub body_bytes: ByteSize,
-    /// Bytes of all request bodies in memory, and of the kept responses that requests go on from or ask for. One tenant, or
-    /// one address without keys, may hold as many as are free.
+    /// Maximum bytes of all request bodies in memory, and of the stored responses that requests continue or fetch.
+    /// One tenant, or one address without keys, may hold as many as are free.
     pub bodies_bytes: ByteSize,
-    /// Bytes of one event of a stream; pictures and sounds come as one.
+    /// Maximum bytes of one event of a stream; pictures and sounds come as one event.
     pub event_bytes: ByteSize,
-    /// Tokens of a prompt at most; a longer one is refused. Without it, what a worker's cache holds.
+    /// Maximum tokens of a prompt; a longer one is refused. By default the capacity of a worker's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u32>,
-    /// Tokens of an answer that a request may ask for, from 1; one that asks for more is refused.
+    /// Maximum tokens of an answer that a request may ask for, from 1; a request for more is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// `max_tokens` of a request that names none, as it is sent to the worker.
+    /// `max_tokens` that the worker gets for a request that names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens_default: Option<u32>,
 }
@@ -168,14 +170,14 @@ impl Default for Limits {
     }
 }
 
-/// How the gateway leaves.
+/// Shutdown of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shutdown {
-    /// How long it goes on accepting after a SIGTERM, while `/readyz` and `/healthz` say that it
-    /// leaves, so that load balancers notice; `10s` in a container.
+    /// How long the gateway still accepts connections after a SIGTERM, while `/readyz` and `/healthz` answer 503, so
+    /// that load balancers notice; `10s` in a container.
     pub lame_duck: TimeSpan,
-    /// How long requests may go on after that; then streams end with an error.
+    /// How long requests may continue after that; then streams end with an error.
     pub drain: TimeSpan,
 }
 
@@ -185,13 +187,13 @@ impl Default for Shutdown {
     }
 }
 
-/// How freely failed attempts are made again.
+/// Retries of failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
-    /// Attempts after the first, at most.
+    /// Maximum attempts after the first.
     pub attempts_extra: u8,
-    /// Retries in flight, as a share of all attempts in flight.
+    /// Maximum retries in flight, as a share of all attempts in flight.
     pub share: Share,
     /// Retries in flight that are always allowed.
     pub floor: u32,

@@ -12,26 +12,26 @@ use serde::{Deserialize, Serialize};
 use super::secret::Secret;
 use crate::quantity::{Share, TimeSpan};
 
-/// What autoscalers are told.
+/// Signals for autoscalers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scaling {
-    /// Where KEDA's external scaler listens, as in `0.0.0.0:9090`; without it, nowhere.
+    /// Address of KEDA's external scaler, as in `0.0.0.0:9090`; without it, there is none.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "super::address::address_if_any"
     )]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
-    /// Share of its cache that a worker is meant to have in use.
+    /// Target share of a worker's cache in use.
     pub kv_target: Share,
-    /// Requests that are meant to wait for a worker.
+    /// Target number of waiting requests for each worker.
     pub queue_target: u32,
-    /// Requests that are meant to be under way on a worker.
+    /// Target number of running requests on each worker.
     pub running_target: u32,
-    /// From one rise of the number of workers asked for to the next.
+    /// Minimum time between two rises of the wanted number of workers.
     pub cooldown_up: TimeSpan,
-    /// For how long fewer workers must have been enough before the number falls.
+    /// How long fewer workers must have been enough before the number falls.
     pub cooldown_down: TimeSpan,
 }
 
@@ -48,26 +48,25 @@ impl Default for Scaling {
     }
 }
 
-/// When a worker that has `memory` and `restart` is drained and restarted.
+/// Restart of workers with fragmented memory, for workers that have `memory` and `restart`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fragmentation {
-    /// Share of the memory in use beyond what is expected that is too much.
+    /// Maximum share of the memory in use beyond the expected share.
     pub threshold: Share,
-    /// For how long it must have been too much.
+    /// How long the memory in use must have been too much.
     pub lasting: TimeSpan,
-    /// From a worker's coming up until its memory in use is what later readings are compared with.
+    /// Time from a worker's start until its memory in use is the baseline for later readings.
     pub settle: TimeSpan,
-    /// How long its requests in flight may take to finish.
+    /// Maximum time for its requests in flight to finish.
     pub drain: TimeSpan,
-    /// How long it may take to be ready again.
+    /// Maximum time until it is ready again.
     pub ready: TimeSpan,
-    /// From one restart of a worker to its next; doubles each time, up to `backoff_max`.
+    /// Time from one restart of a worker to its next; doubles each time, up to `backoff_max`.
     pub backoff: TimeSpan,
-    /// The longest pause between two restarts; who ran for so long begins anew with `backoff`.
+    /// Longest pause between two restarts. A worker that ran for this time begins again with `backoff`.
     pub backoff_max: TimeSpan,
-    /// Share of the memory that the cache takes as it fills; `0%` for engines that reserve it all
-    /// when they start.
+    /// Share of the memory that the cache takes as it fills; `0%` for engines that reserve all of it when they start.
     pub kv_memory_share: Share,
 }
 
@@ -86,15 +85,15 @@ impl Default for Fragmentation {
     }
 }
 
-/// The request that is sent to a worker before it takes traffic.
+/// Request that a worker gets before it takes traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WarmUp {
-    /// Its prompt.
+    /// Prompt of the request.
     pub prompt: String,
     /// Tokens to generate.
     pub tokens: u32,
-    /// How long the answer may take.
+    /// Maximum time for the answer.
     pub timeout: TimeSpan,
 }
 
@@ -105,14 +104,14 @@ impl Default for WarmUp {
     }
 }
 
-/// Where a worker's memory can be read.
+/// Metrics page with the memory of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// A page of metrics: of DCGM's exporter, one of `nvidia-smi`, the node exporter, or another.
+    /// Address of the metrics page: of DCGM's exporter, one of `nvidia-smi`, the node exporter, or another.
     #[serde(serialize_with = "super::web_url::shown")]
     pub url: String,
-    /// The metric of memory in use, where it is not one of those exporters'.
+    /// Metric of memory in use, if it is not one of those exporters'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<String>,
     /// The metric of memory not in use.
@@ -121,10 +120,10 @@ pub struct Memory {
     /// The metric of all memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<String>,
-    /// Labels that pick the worker's own devices, as in `{gpu: "0"}`; samples that fit are added.
+    /// Labels of the worker's own devices, as in `{gpu: "0"}`; matching samples are added up.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// From one reading to the next.
+    /// Time between two readings.
     #[serde(default = "memory_interval")]
     pub interval: TimeSpan,
 }
@@ -137,15 +136,16 @@ const fn memory_interval() -> TimeSpan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Restart {
-    /// `overdraft supervise` runs it, and is told.
+    /// A request to `overdraft supervise`, which runs the worker.
     Supervise(Hook),
-    /// The listener there restarts it and answers 200 when the old process has ended, or 202 at once.
+    /// A request to a service that restarts the worker. The service answers 200 when the old process has ended, or
+    /// 202 at once.
     Webhook(Hook),
-    /// A program does it, and ends well when the old process has ended.
+    /// A program that restarts the worker, and exits with code 0 when the old process has ended.
     Command(HookCommand),
 }
 
-/// A listener that restarts or starts a worker when told to.
+/// HTTP service that restarts or starts a worker on request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
@@ -155,7 +155,7 @@ pub struct Hook {
     /// Sent as `authorization: Bearer …`. Best given as `${NAME}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-    /// How long the answer may take.
+    /// Maximum time for the answer.
     #[serde(default = "hook_timeout")]
     pub timeout: TimeSpan,
 }
@@ -164,9 +164,9 @@ pub struct Hook {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommand {
-    /// The program and its arguments; no shell reads them.
+    /// The program and its arguments, without a shell.
     pub argv: Vec<String>,
-    /// How long it may run.
+    /// Maximum run time.
     #[serde(default = "hook_timeout")]
     pub timeout: TimeSpan,
 }

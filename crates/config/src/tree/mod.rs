@@ -75,108 +75,106 @@ pub use self::workers::{
     host_and_port,
 };
 
-/// Everything that can be configured; every key is optional.
+/// All that can be configured; every key is optional.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Overdraft configuration")]
 pub struct Config {
-    /// The version of the file's form. A release reads its own and the one before it.
+    /// Version of the file format. A release reads its own version and the one before it.
     #[serde(deserialize_with = "version::version")]
     #[schemars(range(min = 1, max = 1))]
     pub version: u32,
-    /// Where clients connect: an IP address and a port; port 0 takes a free one.
+    /// Address for clients: an IP address and a port; port 0 takes a free port.
     #[serde(deserialize_with = "address::address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// What encrypts the connections of clients; without it, they speak plain HTTP.
+    /// Encryption of client connections; without this section clients speak plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// HTTP/2 with clients.
     pub http2: Http2,
-    /// Who may use `/admin`, and where.
+    /// Access to `/admin`, and its address.
     pub admin: Admin,
-    /// The operator's page.
+    /// The operator's dashboard.
     pub dashboard: Dashboard,
     /// Compression of answers.
     pub compression: Compression,
-    /// Which pages of browsers may ask.
+    /// Web pages that may send requests from browsers.
     pub cors: Cors,
-    /// Which headers pass between clients and workers.
+    /// Headers that pass between clients and workers.
     pub headers: Headers,
     /// Traces of requests for an OpenTelemetry collector.
     pub tracing: Tracing,
-    /// The keys that clients present; without any, everybody may ask.
+    /// API keys of clients; without keys, every client is served.
     pub keys: Vec<Key>,
-    /// A file with more keys: a list in the form of `keys` with `key_sha256` alone, as `overdraft keys` writes it. Each
-    /// change of it is in force within two seconds; while it is empty, it lets nobody in.
+    /// File with more keys: a list in the form of `keys` with `key_sha256` alone, as `overdraft keys` writes it. A
+    /// change of the file is in force within two seconds. While the file is empty, no client is let in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys_file: Option<PathBuf>,
-    /// Whose tokens are believed beside keys; with it, only requests with a key or a token are served.
+    /// JSON Web Tokens that are accepted beside keys. With this section, only requests with a key or a token are
+    /// served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwt: Option<Jwt>,
     /// The keys of that file.
     #[serde(skip)]
     pub file_keys: Vec<Key>,
-    /// The model of requests that name none; without it they are refused.
+    /// Model for requests that name none; without this key such requests are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_default: Option<String>,
-    /// What is special about a model, by the name that workers serve it under.
+    /// Settings of single models, by the name under which workers serve them.
     pub models: BTreeMap<String, Model>,
-    /// Small models that are asked first, by the name that clients ask for: a model's, or a new
-    /// one.
+    /// Small models that are asked before large ones, by the name that clients ask for: a model's, or a new one.
     pub cascades: BTreeMap<String, Cascade>,
-    /// Other models or cascades that are tried on a share of the requests, by the name that clients
-    /// ask for.
+    /// Other models or cascades on trial for a share of the requests, by the name that clients ask for.
     pub canaries: BTreeMap<String, ModelCanary>,
-    /// The file in which what cascades learnt outlives a restart; a store of several gateways keeps
-    /// it as well.
+    /// File that keeps the learnt state of cascades over a restart. A store of several gateways keeps it as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cascade_state: Option<PathBuf>,
-    /// What tokens and workers cost.
+    /// Prices of tokens and workers.
     pub prices: Prices,
-    /// How workers are chosen, for every model that says nothing else.
+    /// Choice of workers, for every model without its own setting.
     pub routing: Routing,
     /// Workers with a fixed address.
     pub workers: Vec<Worker>,
-    /// Where other workers are found.
+    /// Sources of further workers.
     pub discovery: Vec<Discovery>,
-    /// How the workers' metrics are read.
+    /// Reading of the workers' metrics.
     pub scrape: Scrape,
-    /// How the workers' health is watched.
+    /// Health checks of workers.
     pub probe: Probe,
-    /// Patience with workers.
+    /// Time limits of workers and clients.
     pub timeouts: Timeouts,
-    /// How much is taken on at once; the next request is told to come back.
+    /// Limits of load; a further request is refused with a time to come back.
     pub limits: Limits,
-    /// How the gateway leaves.
+    /// Shutdown of the gateway.
     pub shutdown: Shutdown,
-    /// Which requests are taken on, and which wait for how long.
+    /// Admission of requests: which start, and which wait for how long.
     pub admission: Admission,
-    /// How freely failed attempts are made again.
+    /// Retries of failed attempts.
     pub retry: Retry,
-    /// How streams that break off go on at another worker.
+    /// Continuation of broken streams at another worker.
     pub resume: Resume,
-    /// When a second attempt is sent for a late first token.
+    /// Second attempts for late first tokens.
     pub hedging: Hedging,
-    /// When a worker that fails its requests is taken out.
+    /// Circuit breaker, which takes out a worker that fails its requests.
     pub breaker: Breaker,
-    /// What gateways before the same workers share.
+    /// State that gateways before the same workers share.
     pub store: Store,
-    /// Whether answers are given again.
+    /// Whether stored answers are given again (response cache).
     pub cache: Cache,
-    /// What is kept of the answers of `/v1/responses`.
+    /// Stored responses of `/v1/responses`.
     pub responses: Responses,
-    /// What keeps tenants from observing each other at workers.
+    /// Isolation of tenants at workers.
     pub isolation: Isolation,
-    /// Notice that the machine of local workers will be taken away.
+    /// Notice that the cloud will take away the machine of local workers (spot termination).
     pub termination: Termination,
-    /// What autoscalers are told.
+    /// Signals for autoscalers.
     pub scaling: Scaling,
-    /// When a worker that has `memory` and `restart` is drained and restarted.
+    /// Restart of workers with fragmented memory, for workers that have `memory` and `restart`.
     pub fragmentation: Fragmentation,
-    /// The request that is sent to a worker before it takes traffic.
+    /// Request that a worker gets before it takes traffic.
     pub warm_up: WarmUp,
-    /// How deep the workers inside this process guess what their model says.
+    /// Speculative decoding in the workers inside this process.
     pub speculation: Speculation,
 }
 

@@ -11,55 +11,56 @@ use super::maintenance::Hook;
 use super::routing::{Canary, Policy, Sticky};
 use crate::quantity::TimeLimit;
 
-/// What is special about one model.
+/// Settings of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
-    /// Other names that clients may use for it. One that ends with `*`, as `claude-*`, stands for all
-    /// names that begin so and is not listed.
+    /// Other names that clients may use for the model. A name that ends with `*`, as `claude-*`, stands for all names
+    /// with that beginning, and is not listed.
     pub aliases: Vec<String>,
-    /// What counts its tokens. `worker` asks a worker for its tokenizer, or for the tokens of each
-    /// prompt where it reports its cache; `off` estimates from bytes; anything else is the path of
-    /// a GGUF file or of a folder with `tokenizer.json`.
+    /// Tokenizer that counts its tokens. `worker` asks a worker for its tokenizer, or for the tokens of each prompt
+    /// where the worker reports its cache. `off` estimates from bytes. Anything else is the path of a GGUF file or of
+    /// a folder with `tokenizer.json`.
     pub tokenizer: Tokenizer,
-    /// How its workers are chosen, instead of `routing.policy`.
+    /// Routing policy of its requests, instead of `routing.policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
-    /// A share of its requests that is routed by another policy, instead of `routing.canary`.
+    /// Share of its requests that another policy routes, instead of `routing.canary`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// What keeps a client's requests on one worker, instead of `routing.sticky`.
+    /// Sticky sessions, which keep a client's requests on one worker, instead of `routing.sticky`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sticky: Option<Sticky>,
-    /// Which of its answers are given again, instead of `cache.reuse`.
+    /// Stored answers that may be given again, instead of `cache.reuse`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Reuse>,
-    /// Names the weights, quantisation and chat template behind the name. Answers of another revision
-    /// are not given again, so change it when they change under the same name.
+    /// Revision of weights, quantisation and chat template behind the name. Answers of another revision are not given
+    /// again, so change it when these change under the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Models that are asked instead, in this order, when nobody can serve this one, or when a prompt is too long for it;
-    /// at most 4. Told in `x-overdraft-served-by`. Never in the middle of an answer, and not for requests with a seed.
+    /// Models that are asked instead, in this order, when no worker can serve this one, or when a prompt is too long
+    /// for it; at most 4. `x-overdraft-served-by` names the model that answered. A fallback never happens in the
+    /// middle of an answer, nor for requests with a seed.
     pub fallback: Vec<String>,
-    /// What becomes of requests of other dialects than OpenAI's chats and completions.
+    /// Treatment of requests in other dialects than OpenAI's chats and completions.
     #[serde(skip_serializing_if = "Dialects::is_default")]
     pub dialects: Dialects,
-    /// Who is told by a POST when no worker of it is up while requests for it are held (`admission.hold`) or a cascade
-    /// would ask it first: a service that can start one, or wake an engine that sleeps.
+    /// Service that can start a worker of the model, or wake a sleeping engine. It gets a POST when no worker of the
+    /// model is up and requests are held (`admission.hold`) or a cascade would ask the model first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<Hook>,
-    /// How long its answers may take, instead of `timeouts`.
+    /// Time limits of its answers, instead of `timeouts`.
     #[serde(skip_serializing_if = "ModelTimeouts::is_empty")]
     pub timeouts: ModelTimeouts,
 }
 
-/// What becomes of a model's requests of each dialect.
+/// Treatment of a model's requests in each dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dialects {
-    /// Of those at `/v1/messages`, Anthropic's.
+    /// Requests at `/v1/messages`, Anthropic's dialect.
     pub messages: DialectWay,
-    /// Of those at `/v1/responses`, OpenAI's.
+    /// Requests at `/v1/responses`, OpenAI's dialect.
     pub responses: DialectWay,
 }
 
@@ -70,20 +71,20 @@ impl Dialects {
     }
 }
 
-/// How a request of a dialect reaches a worker.
+/// Form in which a request of a dialect reaches a worker.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum DialectWay {
-    /// As a chat completion.
+    /// Translated to a chat completion.
     #[default]
     Translate,
-    /// As it came, to workers that serve its path themselves; all workers of the model must.
+    /// Passed on unchanged. All workers of the model must serve the path themselves.
     Pass,
 }
 
-/// Limits of time that differ for one model.
+/// Time limits of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelTimeouts {

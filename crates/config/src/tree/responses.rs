@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{ByteSize, TimeSpan};
 
-/// What is kept of the answers of `/v1/responses`, so that clients can ask for them and go on from them.
-/// With a `store` all gateways keep them together.
+/// Stored responses of `/v1/responses`, which clients can fetch and continue. With a `store`, all gateways share
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Responses {
-    /// How much is kept in this gateway's memory.
+    /// Maximum size in this gateway's memory.
     pub memory: ByteSize,
-    /// How large one response may be with its input; a larger one is answered and not kept.
+    /// Maximum size of one response with its input; a larger one is answered and not stored.
     pub entry_max: ByteSize,
-    /// How long a response is kept; at most 30 days.
+    /// How long a response is stored; at most 30 days.
     pub ttl: TimeSpan,
 }
 

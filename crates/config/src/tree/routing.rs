@@ -8,20 +8,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::quantity::{ByteSize, Factor, Share, TimeSpan};
 
-/// How a worker is chosen.
+/// Routing policy.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Least expected time to the first token, plus the harm done to others.
+    /// The least expected time to the first token, plus the delay of other requests.
     #[default]
     Cost,
     /// A weighted sum of free cache and free token budget.
     FitScore,
     /// The worker that holds the longest prefix.
     PrefixAffinity,
-    /// The worker that has the least in flight.
+    /// The worker with the fewest requests in flight.
     LeastLoad,
     /// The less loaded of two drawn at random.
     TwoChoices,
@@ -55,25 +55,25 @@ impl From<Policy> for route::Policy {
     }
 }
 
-/// How workers are chosen, for every model that says nothing else.
+/// Choice of workers, for every model without its own setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Routing {
-    /// How a worker is chosen.
+    /// Routing policy.
     pub policy: Policy,
-    /// A share of the requests that is routed by another policy.
+    /// Share of the requests that another policy routes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// What keeps a client's requests on one worker.
+    /// Sticky sessions, which keep a client's requests on one worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sticky: Option<Sticky>,
     /// Whether prompts are tokenized before they are routed.
     pub tokenize: Tokenize,
-    /// The index of which worker holds which prefix.
+    /// Index of the prefixes that each worker holds.
     pub prefix: Prefix,
-    /// Bytes of a prompt that make one block of a prefix where tokens are not known.
+    /// Bytes of a prompt in one block of a prefix, where tokens are not known.
     pub text_chunk: ByteSize,
-    /// How long a worker that has come up is spared its full share; `0s` spares nobody.
+    /// How long a worker that came up gets less than its full share (slow start); `0s` switches this off.
     pub slow_start: TimeSpan,
     /// The weights of the policy `fit-score`.
     pub fit_score: FitScore,
@@ -94,23 +94,23 @@ impl Default for Routing {
     }
 }
 
-/// A share of the requests that is routed by another policy.
+/// Share of the requests that another policy routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Canary {
-    /// The policy that is tried.
+    /// The policy on trial.
     pub policy: Policy,
     /// Its share of the requests.
     pub share: Share,
 }
 
-/// What keeps a client's requests on one worker.
+/// Sticky sessions, which keep a client's requests on one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sticky {
     /// The header that names the session; the word `user` stands for the request's own `user`.
     pub header: StickyKey,
-    /// How much more than the mean load a worker may carry before sessions spill to the next.
+    /// Maximum load of a worker, as a multiple of the mean, before sessions go to the next worker.
     #[serde(default = "load_factor")]
     pub load_factor: Factor,
 }
@@ -172,20 +172,20 @@ impl JsonSchema for StickyKey {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Tokenize {
-    /// Where a tokenizer is at hand and the policy gains from it.
+    /// If a tokenizer is known and the policy uses it.
     #[default]
     Auto,
-    /// Wherever a tokenizer is at hand.
+    /// Whenever a tokenizer is known.
     Always,
     /// Not at all: prefixes are compared as text.
     Never,
 }
 
-/// The index of which worker holds which prefix.
+/// Index of the prefixes that each worker holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prefix {
-    /// Blocks of prompts that the index remembers; about 40 bytes each.
+    /// Maximum blocks of prompts in the index; about 40 bytes each.
     pub keys_max: u32,
 }
 
@@ -199,16 +199,15 @@ impl Default for Prefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitScore {
-    /// What the free share of a worker's cache counts, as it reports it; the free share of its token
-    /// budget counts the rest.
+    /// Weight of the reported free share of a worker's cache; the free share of its token budget has the rest.
     pub kv_weight: Share,
     /// The same for prompts of more than `long_prompt_tokens`.
     pub kv_weight_long: Share,
-    /// A prompt of more tokens than this is long.
+    /// A prompt with more tokens than this is long.
     pub long_prompt_tokens: u32,
-    /// Tokens that a worker may hold at most, as vLLM's `max_num_batched_tokens`; by default the capacity
-    /// that it reports, or 8,192 where it reports none. What it says is in use, and what it was sent
-    /// since, is taken off; a worker without room for the prompt is skipped.
+    /// Maximum tokens that a worker may hold, as vLLM's `max_num_batched_tokens`; by default the capacity that it
+    /// reports, or 8,192 if it reports none. The tokens that it reports as in use, and those that it was sent since,
+    /// are subtracted. A worker without room for the prompt is skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget: Option<u32>,
 }

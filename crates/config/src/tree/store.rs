@@ -12,32 +12,32 @@ use crate::quoting::{REDACTED, without_credentials};
 /// Maximum length of a namespace, in bytes.
 const NAMESPACE_MAX: usize = 64;
 
-/// What gateways before the same workers share, and where.
+/// State that gateways before the same workers share, and its store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// `memory` for a gateway that is alone; or Redis: `redis://user:password@host:port/db`,
-    /// `redis+sentinel://host:port,host:port/service/db`, `redis+cluster://host:port,host:port`;
-    /// `rediss` for TLS. Best given as `${NAME}`; it is shown without user and password.
+    /// `memory` for a single gateway; or Redis: `redis://user:password@host:port/db`,
+    /// `redis+sentinel://host:port,host:port/service/db`, `redis+cluster://host:port,host:port`; `rediss` for TLS.
+    /// Best given as `${NAME}`; it is shown without user and password.
     pub url: StoreUrl,
-    /// Gateways of one namespace share: letters, digits, `-`, `_` and `.`.
+    /// Namespace; gateways with the same one share state. Letters, digits, `-`, `_` and `.`.
     #[serde(deserialize_with = "namespace")]
     pub namespace: String,
-    /// How long a command may take; no request ever waits for one.
+    /// Maximum time of a command. No request waits for one, except for the look-up of a stored answer.
     pub timeout: TimeSpan,
-    /// How long a connection may take to be made.
+    /// Maximum time to make a connection.
     pub connect_timeout: TimeSpan,
-    /// From one look at the board of breakers to the next.
+    /// Time between two reads of the shared breakers.
     pub board_interval: TimeSpan,
-    /// From one exchange of loads and budgets to the next.
+    /// Time between two exchanges of loads and budgets.
     pub share_interval: TimeSpan,
-    /// PEM file of who signs the server's certificate; the machine's own authorities unless given.
+    /// PEM file of the authorities of the server's certificate; by default those of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
     /// PEM file of this gateway's certificate, for servers that ask for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_file: Option<PathBuf>,
-    /// PEM file of its key.
+    /// PEM file of the key of that certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
 }
@@ -125,27 +125,27 @@ fn namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
     )))
 }
 
-/// When a worker that fails its requests is taken out, and for how long.
+/// Circuit breaker, which takes out a worker that fails its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Breaker {
-    /// Failures in a row that take it out.
+    /// Failures in a row that open the breaker.
     pub failures: u32,
-    /// Share of failures among the requests of the last ten seconds that takes it out; those in a row count as one. 0 %
-    /// is off.
+    /// Share of failures among the requests of the last ten seconds that opens the breaker; failures in a row count
+    /// as one. 0 % is off.
     pub failure_share: Share,
-    /// Requests in those ten seconds below which that share is not looked at.
+    /// Minimum requests in those ten seconds before the share counts.
     pub volume_min: u32,
-    /// How long it is out the first time; twice as long each time after.
+    /// How long the breaker is open the first time; twice as long each time after.
     pub open_first: TimeSpan,
-    /// How long at most.
+    /// Maximum time that it is open.
     pub open_max: TimeSpan,
-    /// How far those times are spread, to both sides.
+    /// Random spread of those times, to both sides.
     pub jitter: Share,
-    /// Share of a model's workers that may be out at once; one always may, unless it is 0 %.
+    /// Maximum share of a model's workers that may be out at once; one always may, unless the value is 0 %.
     pub ejected_max: Share,
-    /// When fewer than this share of a model's workers can be asked, those that are out are asked too. With 0 % they
-    /// never are, and where all are out requests fail at once.
+    /// If fewer than this share of a model's workers can be asked, workers with open breakers are asked too. With 0 %
+    /// they never are, and if all are out, requests fail at once.
     pub panic: Share,
 }
 

@@ -18,29 +18,29 @@ const SAMPLE: Share = match Share::from_permille(100) {
 };
 
 /// Traces of requests, sent to an OpenTelemetry collector in protobuf over HTTP (OTLP). Off without `endpoint`. A
-/// collector that is slow or gone costs no request anything. Read once, when the gateway starts. Prompts and answers
-/// are in no trace.
+/// slow or missing collector delays no request. The section is read once, when the gateway starts. No trace has
+/// prompts or answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tracing {
-    /// The collector, as in `http://127.0.0.1:4318`; `/v1/traces` is meant where it has no path. Else as
-    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` say.
+    /// Address of the collector, as in `http://127.0.0.1:4318`; without a path, `/v1/traces` is used. Without this
+    /// key, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` applies.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::web_url::shown")]
     pub endpoint: Option<String>,
-    /// Headers that the collector wants, such as a key. Best given as `${NAME}`.
+    /// Headers for the collector, such as a key. Best given as `${NAME}`.
     pub headers: BTreeMap<String, Secret>,
-    /// The share of the traces that begin here which is recorded.
+    /// Share of recorded traces, among those that begin at this gateway.
     pub sample: Share,
-    /// Whether a caller that says in `traceparent` what it records decides for its requests.
+    /// Whether the caller's decision in `traceparent` decides if its requests are recorded.
     pub parents: Parents,
-    /// Names of OpenTelemetry for generative models, which still change between versions: `off`, `v1.36`, or
+    /// OpenTelemetry's attribute names for generative models, which still change between versions: `off`, `v1.36`, or
     /// `latest`.
     pub gen_ai: GenAi,
-    /// What this service is called.
+    /// Name of this service.
     pub service: String,
-    /// What else is said of this process, as in `deployment.environment.name: production`.
+    /// Further attributes of this process, as in `deployment.environment.name: production`.
     pub attributes: BTreeMap<String, String>,
-    /// How long a batch may take.
+    /// Maximum time to send a batch.
     pub timeout: TimeSpan,
 }
 
@@ -48,10 +48,10 @@ pub struct Tracing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Parents {
-    /// A request whose caller records it is recorded, one whose caller does not is not.
+    /// A request is recorded if its caller records it, and not otherwise.
     #[default]
     Honour,
-    /// `sample` alone decides; for clients that are not trusted to decide.
+    /// `sample` alone decides, for clients that are not trusted to decide.
     Ignore,
 }
 
@@ -62,10 +62,10 @@ pub enum GenAi {
     #[default]
     #[serde(rename = "off")]
     Off,
-    /// Those of version 1.36.
+    /// The names of version 1.36.
     #[serde(rename = "v1.36")]
     V1_36,
-    /// The latest ones.
+    /// The latest names.
     #[serde(rename = "latest")]
     Latest,
 }

@@ -23,105 +23,106 @@ use crate::quantity::TimeSpan;
 pub struct Worker {
     /// `http://host:port` or `https://host:port`, without a path.
     pub url: String,
-    /// What it is called in headers, metrics and logs; unique. Without it, its host and port.
+    /// Name of the worker in headers, metrics and logs; unique. By default its host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The key it asks for, as vLLM does with `--api-key`: sent as `authorization: Bearer …` with every
-    /// request and probe. Without it, a worker that asks for one is shown the clients' own tokens, where
-    /// the gateway has no `keys`. Best given as `${NAME}`.
+    /// API key of the worker, as with vLLM's `--api-key`: sent as `authorization: Bearer …` with every request and
+    /// probe. Without this key, and if the gateway has no `keys`, a worker that requires one gets the clients' own
+    /// tokens. Best given as `${NAME}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
-    /// The header in which it is shown that key, as in `x-api-key` or `api-key`; without one, as a bearer token.
+    /// Header that carries the API key, as in `x-api-key` or `api-key`; by default the key is a bearer token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_header: Option<String>,
-    /// Whom an `https` address is believed, and the certificate that it is shown.
+    /// Trusted authorities for an `https` address, and the gateway's own certificate.
     #[serde(default, skip_serializing_if = "WorkerTls::is_default")]
     pub tls: WorkerTls,
-    /// What it is for.
+    /// Pool of the worker.
     #[serde(default)]
     pub pool: Pool,
-    /// The model it is expected to serve; a worker that serves another one is refused.
+    /// Model that the worker must serve; a worker that serves another one is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Only these of the models that it lists are asked of it and told to clients; all, where none is named. For a
-    /// provider that lists dozens and stands in for one.
+    /// Models of the worker that clients may use, among those that it lists; by default all. For a provider that
+    /// lists dozens and stands in for one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serves: Vec<String>,
-    /// Where it tells which blocks its cache holds: `auto` asks it, `off` never listens.
+    /// KV events, by which the worker reports the blocks in its cache: `auto` asks the worker for the address, `off`
+    /// never listens.
     #[serde(default)]
     pub kv_events: KvEvents,
-    /// Whether it was started to schedule by priority, as vLLM is with
-    /// `--scheduling-policy priority`; it is then told each request's.
+    /// Whether the worker schedules by priority, as vLLM with `--scheduling-policy priority`; then it gets the
+    /// priority of each request.
     #[serde(default)]
     pub priority_scheduling: bool,
-    /// Whether it is told cache salts, so that its tenants share no prefixes; `off` for one that refuses
-    /// fields it does not know. The gateway never gives salts up by itself: it logs that they are refused.
+    /// Whether the worker gets cache salts, so that its tenants share no prefixes; `off` for a worker that refuses
+    /// unknown fields. The gateway never leaves salts out by itself: if the worker refuses them, the log says so.
     #[serde(default)]
     pub cache_salt: CacheSalt,
-    /// Whether it is asked for the token counts of streams whose clients did not ask for them.
+    /// Whether the worker is asked for token counts of streams whose clients did not ask for them.
     #[serde(default)]
     pub stream_options: StreamOptions,
-    /// Whether it shares the blocks of its cache with the other workers of its model that do, as
-    /// `overdraft worker` does with `--kv-share` and `--kv-peers`: what one has computed counts as
-    /// fetchable for the others, and they are told who has it.
+    /// Whether the worker shares the blocks of its cache with other such workers of its model, as `overdraft worker`
+    /// does with `--kv-share` and `--kv-peers`. Computed blocks of one worker then count as fetchable for the others,
+    /// and the gateway tells them which worker has the blocks.
     #[serde(default)]
     pub kv_share: bool,
-    /// Sequences that it computes at once, as vLLM's `--max-num-seqs`; without it, that is learnt from how its queue
-    /// behaves. What would wait for a seat waits in the gateway, by its priority.
+    /// Sequences that the worker computes at once, as vLLM's `--max-num-seqs`; by default the number is learnt from
+    /// the behaviour of its queue. Requests above this number wait in the gateway, by priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_num_seqs: Option<NonZeroU32>,
-    /// Where its memory can be read.
+    /// Metrics page with the memory of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
-    /// How it is restarted when its memory has fragmented.
+    /// How the worker is restarted when its memory has fragmented.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
-    /// Whether it is sent a request of `warm_up` before it takes traffic.
+    /// Whether the worker gets the request of `warm_up` before it takes traffic.
     #[serde(default)]
     pub warm_up: bool,
 }
 
-/// What workers that are found have in common, as it is said of one with a fixed address. In addresses,
-/// labels and arguments, `{host}`, `{port}` and `{name}` stand for each worker's own.
+/// Settings of discovered workers, as of one with a fixed address. In addresses, labels and arguments, `{host}`,
+/// `{port}` and `{name}` stand for each worker's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "three settings that do not interact")]
 pub struct Each {
-    /// The key they ask for, as vLLM does with `--api-key`. Best given as `${NAME}`.
+    /// API key of these workers, as with vLLM's `--api-key`. Best given as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
-    /// The header in which they are shown that key; without one, as a bearer token.
+    /// Header that carries the API key; by default the key is a bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_header: Option<String>,
-    /// Speaks `https` to all workers of the source: whom they are believed, and the certificate that they are
-    /// shown; `{}` trusts the system's authorities.
+    /// Speaks `https` to all workers of the source: trusted authorities, and the gateway's own certificate; `{}`
+    /// trusts the system's authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<WorkerTls>,
-    /// Only these of the models that they list are asked of them; all, where none is named.
+    /// Models of these workers that clients may use, among those that they list; by default all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub serves: Vec<String>,
-    /// Where they tell which blocks their caches hold, as in `tcp://{host}:5557`: `auto` asks them, `off`
-    /// never listens.
+    /// KV events, by which these workers report the blocks in their caches, as in `tcp://{host}:5557`: `auto` asks
+    /// the workers for the address, `off` never listens.
     pub kv_events: KvEvents,
-    /// Whether they were started to schedule by priority, as vLLM is with
-    /// `--scheduling-policy priority`; they are then told each request's.
+    /// Whether these workers schedule by priority, as vLLM with `--scheduling-policy priority`; then they get the
+    /// priority of each request.
     pub priority_scheduling: bool,
-    /// Whether they are told cache salts.
+    /// Whether these workers get cache salts.
     pub cache_salt: CacheSalt,
-    /// Whether they are asked for the token counts of streams whose clients did not ask for them.
+    /// Whether these workers are asked for token counts of streams whose clients did not ask for them.
     pub stream_options: StreamOptions,
-    /// Whether they share the blocks of their caches with the other workers of their model that do.
+    /// Whether these workers share the blocks of their caches with other such workers of their model.
     pub kv_share: bool,
-    /// Sequences that each computes at once, as vLLM's `--max-num-seqs`; without it, that is learnt.
+    /// Sequences that each worker computes at once, as vLLM's `--max-num-seqs`; by default the number is learnt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_num_seqs: Option<NonZeroU32>,
-    /// Where their memory can be read, as in `http://{host}:9400/metrics`.
+    /// Metrics page with the memory of each worker, as in `http://{host}:9400/metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
-    /// How they are restarted when their memory has fragmented.
+    /// How these workers are restarted when their memory has fragmented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
-    /// Whether they are sent a request of `warm_up` before they take traffic.
+    /// Whether these workers get the request of `warm_up` before they take traffic.
     pub warm_up: bool,
 }
 
@@ -159,27 +160,27 @@ impl Worker {
     }
 }
 
-/// What a worker is for.
+/// Pool of a worker.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
-    /// Its answers are the ones clients want.
+    /// Workers whose answers clients want.
     #[default]
     Target,
-    /// A cheap model that may answer first.
+    /// Workers of a cheap model that may answer first.
     Draft,
 }
 
-/// Whether a worker is asked for the token counts of streams whose clients did not ask for them.
+/// Whether a worker is asked for token counts of streams whose clients did not ask for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamOptions {
-    /// By `stream_options.include_usage`, until it refuses that.
+    /// The worker is asked by `stream_options.include_usage`, until it refuses that.
     #[default]
     Auto,
-    /// It is not: the tokens of its streams are counted by their events.
+    /// The worker is not asked: the tokens of its streams are counted by their events.
     Off,
 }
 
@@ -199,9 +200,9 @@ pub enum KvEvents {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KvEventSource {
-    /// Where events are published, as in `tcp://10.0.0.5:5557`.
+    /// Address at which events are published, as in `tcp://10.0.0.5:5557`.
     pub endpoint: String,
-    /// Where lost events can be asked for again.
+    /// Address at which lost events can be requested again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_endpoint: Option<String>,
     /// Only events under this topic.
@@ -261,18 +262,18 @@ impl JsonSchema for KvEvents {
     }
 }
 
-/// Notice that the machine of local workers will be taken away.
+/// Notice that the cloud will take away the machine of local workers (spot termination).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Termination {
-    /// Whose metadata service is asked.
+    /// Cloud whose metadata service is asked.
     pub cloud: Cloud,
-    /// The service's address, where it is not the cloud's own.
+    /// Address of the service, if it is not the cloud's own.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::web_url::shown")]
     pub endpoint: Option<String>,
-    /// How often it is asked.
+    /// Time between two requests to it.
     pub interval: TimeSpan,
-    /// The names of the workers that run on this machine and are drained on notice.
+    /// Names of the workers that run on this machine and are drained on notice.
     pub workers: Vec<String>,
 }
 
@@ -287,20 +288,20 @@ impl Default for Termination {
     }
 }
 
-/// Whose metadata service is asked.
+/// Cloud whose metadata service is asked.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Cloud {
-    /// Nobody's.
+    /// No metadata service is asked.
     #[default]
     Off,
-    /// Amazon's.
+    /// Amazon.
     Aws,
-    /// Google's.
+    /// Google.
     Gcp,
-    /// Microsoft's.
+    /// Microsoft.
     Azure,
 }
 
