@@ -18,6 +18,7 @@ CASES = {
     "what the chart derives, said again": {
         "shutdown": {"drainSeconds": 1200}, "ports": {"http": 9000, "scaler": 9998}, "scaler": {"enabled": True},
         "config": {"listen": "0.0.0.0:9000", "shutdown": {"drain": "1200s"}, "scaling": {"listen": "0.0.0.0:9998", "kv_target": "60%"}}},
+    "all pods replaced at once": {"updateStrategy": {"type": "Recreate"}, "pools": {"one": {"model": "m", "updateStrategy": {"type": "Recreate"}}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }
 

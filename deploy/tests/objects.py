@@ -94,6 +94,14 @@ def selectors(manifests):
             yield f"{name_of(one)}: pods that are not ready block the drain of a node"
 
 
+def strategies(manifests):
+    """The API refuses the figures of a rolling update where pods are replaced all at once."""
+    for one in kind(manifests, "Deployment"):
+        strategy = one["spec"].get("strategy", {})
+        if strategy.get("type") == "Recreate" and "rollingUpdate" in strategy:
+            yield f"{name_of(one)}: its strategy is Recreate, with figures of a rolling update"
+
+
 def monitors(manifests):
     """Monitors find a port by its name: with a wrong one they are accepted and scrape nothing."""
     for one in kind(manifests, "ServiceMonitor"):
@@ -364,7 +372,7 @@ def flags(manifests):
                     yield f"{name_of(one)}: {flag} is not a flag of docs/reference/cli.md"
 
 
-LINTS = (duplicates, services, selectors, monitors, policies, rights, accounts, probes, graces, security, mounts, gpus,
+LINTS = (duplicates, services, selectors, strategies, monitors, policies, rights, accounts, probes, graces, security, mounts, gpus,
          pools, scaling, tests, clients_port, flags)
 
 

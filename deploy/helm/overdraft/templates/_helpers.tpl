@@ -79,6 +79,15 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
 {{- end -}}
 {{- end -}}
 
+{{/* The strategy of a roll-out. `Recreate` has no figures, and the API refuses those that the values have by default. */}}
+{{- define "overdraft.strategy" -}}
+{{- if eq .type "Recreate" -}}
+type: Recreate
+{{- else -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A pool with its defaults filled in, as YAML. */}}
 {{- define "overdraft.pool" -}}
 {{- mergeOverwrite (deepCopy .root.Values.poolDefaults) (deepCopy .pool) | toYaml -}}
