@@ -158,11 +158,14 @@ type: Recreate
 {{- range $key, $owner := $owners -}}
 {{- $said := $.said -}}
 {{- $derived := $.derived -}}
+{{- $isSaid := true -}}
 {{- range splitList "." $key -}}
+{{- $isSaid = and $isSaid (hasKey (default (dict) $said) .) -}}
 {{- $said = get (default (dict) $said) . -}}
 {{- $derived = get (default (dict) $derived) . -}}
 {{- end -}}
-{{- if and $said (ne (toString $said) (toString $derived)) -}}
+{{- /* What is said to be nothing counts: without `admin.listen`, clients would find /metrics and /admin. */ -}}
+{{- if and $isSaid (ne (toString (default "" $said)) (toString (default "" $derived))) -}}
 {{- fail (printf "config.%s is `%v`, by which the objects around the gateway do not go; leave it out and set %s" $key $said $owner) -}}
 {{- end -}}
 {{- end -}}
