@@ -23,7 +23,28 @@ CASES = {
 }
 
 
+# Second steps of an installation, as the guide has them: what is set before, and what is set then.
+STEPS = {
+    "KEDA turned on once the gateway is ready": (
+        {"pools": {"one": {"model": "m", "replicas": 6, "autoscaling": {"enabled": True}}}}, {"keda": {"enabled": True}}),
+}
+
+
+def step_findings(helm):
+    """A Deployment that names `replicas` before a step and no more after it is set back to one, under the pods that run."""
+    base = [tools.CHART / "ci" / "default-values.yaml"]
+    for name, (before, then) in STEPS.items():
+        counts = []
+        for values in (before, {**before, **then}):
+            manifests = schemas.load(helm.template(tools.CHART, base, values))
+            counts.append({one["metadata"]["name"]: one["spec"].get("replicas") for one in objects.kind(manifests, "Deployment")})
+        for workload, count in counts[0].items():
+            if count is not None and counts[1].get(workload) is None:
+                yield f"{name}: {workload} has replicas: {count} before, and none after, which makes it one"
+
+
 def findings(helm):
+    yield from step_findings(helm)
     for name, values in CASES.items():
         try:
             manifests = schemas.load(helm.template(tools.CHART, [tools.CHART / "ci" / "default-values.yaml"], values))
