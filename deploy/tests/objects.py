@@ -111,6 +111,9 @@ def monitors(manifests):
         for endpoint in one["spec"]["endpoints"]:
             if endpoint.get("port") not in names:
                 yield f"{name_of(one)}: no selected Service has a port named {endpoint.get('port')}"
+        for own in found:
+            if not own["spec"].get("publishNotReadyAddresses"):
+                yield f"{name_of(own)}: without publishNotReadyAddresses no scrape finds a gateway that drains, and none tells what it cut"
     for one in kind(manifests, "PodMonitor"):
         found = [work for work in kind(manifests, "Deployment") if fits(one["spec"]["selector"]["matchLabels"], labels_of(work))]
         names = set().union(*map(ports_of, found)) if found else set()

@@ -15,6 +15,7 @@ import watching
 CHART_PLANTS = (
     ("a wrong port name in the ServiceMonitor", "templates/monitoring.yaml", ("  endpoints:\n    - port: admin", "  endpoints:\n    - port: metrics"), "prometheus", "no selected Service has a port named metrics"),
     ("a wrong port name in the PodMonitor", "templates/monitoring.yaml", ("  podMetricsEndpoints:\n    - port: admin", "  podMetricsEndpoints:\n    - port: metrics"), "locked", "no selected pod has a port named metrics"),
+    ("a drain that no scrape sees", "templates/service.yaml", ("  publishNotReadyAddresses: true\n  selector:\n    {{- include \"overdraft.selectorLabels\" (dict \"root\" . \"component\" \"gateway\") | nindent 4 }}\n  ports:\n    - name: admin", "  selector:\n    {{- include \"overdraft.selectorLabels\" (dict \"root\" . \"component\" \"gateway\") | nindent 4 }}\n  ports:\n    - name: admin"), "prometheus", "no scrape finds a gateway that drains"),
     ("engines in a job like the gateways'", "templates/monitoring.yaml", ("name: {{ include \"overdraft.fullname\" $ }}-engines", "name: {{ include \"overdraft.fullname\" $ }}-workers"), "prometheus", "take a job without -engines for gateways"),
     ("a wrong target port", "templates/service.yaml", ("targetPort: http\n", "targetPort: web\n"), "default", "targetPort web"),
     ("a missing verb", "templates/rbac.yaml", ("[get, list, watch]", "[get, list]"), "fleet", "expected exactly"),
@@ -40,7 +41,7 @@ CHART_PLANTS = (
     ("a share divided by the replicas", "templates/scaledobjects.yaml", ("metricType: Value", "metricType: AverageValue"), "prometheus", "divided by the replicas"),
     ("metadata that is no text", "templates/scaledobjects.yaml", ("threshold: {{ .kvTarget | quote }}", "threshold: {{ .kvTarget }}"), "prometheus", "expected text"),
     ("a key that the scaler refuses", "templates/scaledobjects.yaml", ("kvTarget: {{ .kvTarget | quote }}", "kvThreshold: {{ .kvTarget | quote }}"), "pools", "refuses the key kvThreshold"),
-    ("a scaler that KEDA finds too late", "templates/service.yaml", ("  publishNotReadyAddresses: true\n", ""), "pools", "publishNotReadyAddresses"),
+    ("a scaler that KEDA finds too late", "templates/service.yaml", ("component\" \"scaler\") | nindent 4 }}\nspec:\n  type: ClusterIP\n  publishNotReadyAddresses: true\n", "component\" \"scaler\") | nindent 4 }}\nspec:\n  type: ClusterIP\n"), "pools", "publishNotReadyAddresses"),
     ("several GPUs without shared memory", "templates/pools.yaml", ("            {{- if gt $gpus 1 }}\n            - name: shared-memory\n              mountPath: /dev/shm\n            {{- end }}\n", ""), "pools", "/dev/shm"),
     ("an engine that is cut short", "templates/pools.yaml", ("add $pool.preStopSeconds $pool.drainSeconds 15", "add $pool.preStopSeconds 30"), "pools", "terminationGracePeriodSeconds"),
     ("names over UDP alone", "templates/networkpolicy.yaml", ("[{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]", "[{protocol: UDP, port: 53}]"), "locked", "UDP and TCP"),
