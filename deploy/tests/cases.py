@@ -43,8 +43,31 @@ def step_findings(helm):
                 yield f"{name}: {workload} has replicas: {count} before, and none after, which makes it one"
 
 
+# Releases side by side: release, namespace and values of each.
+NEIGHBOURS = {
+    "one name in two namespaces, and workers in a third": [
+        ("gateway", namespace, {"config": {"discovery": [{"kubernetes": {"namespace": "inference", "service": "vllm", "port": "http"}}]}})
+        for namespace in ("staging", "production")],
+    "two releases in one namespace": [
+        (release, "llm", {"pools": {"one": {"model": "m"}}, "monitoring": {"serviceMonitor": {"enabled": True}}}) for release in ("a", "b")],
+}
+
+
+def neighbour_findings(helm):
+    """Objects of two releases by one name, for which Helm refuses the second release; and pods that both select."""
+    base = [tools.CHART / "ci" / "default-values.yaml"]
+    for name, releases in NEIGHBOURS.items():
+        manifests = []
+        for release, namespace, values in releases:
+            manifests += schemas.load(helm.template(tools.CHART, base, values, release=release, namespace=namespace))
+        # Selectors end at their namespace.
+        lints = [objects.duplicates] + [objects.selectors] * (len({namespace for _, namespace, _ in releases}) == 1)
+        yield from (f"{name}: {finding}" for lint in lints for finding in lint(manifests))
+
+
 def findings(helm):
     yield from step_findings(helm)
+    yield from neighbour_findings(helm)
     for name, values in CASES.items():
         try:
             manifests = schemas.load(helm.template(tools.CHART, [tools.CHART / "ci" / "default-values.yaml"], values))
