@@ -18,6 +18,8 @@ CASES = {
     "what the chart derives, said again": {
         "shutdown": {"drainSeconds": 1200}, "ports": {"http": 9000, "scaler": 9998}, "scaler": {"enabled": True},
         "config": {"listen": "0.0.0.0:9000", "shutdown": {"drain": "1200s"}, "scaling": {"listen": "0.0.0.0:9998", "kv_target": "60%"}}},
+    "a share in percent, for KEDA by Prometheus": {
+        "keda": {"enabled": True}, "pools": {"one": {"model": "m", "autoscaling": {"enabled": True, "mode": "prometheus", "kvTarget": "65%"}}}},
     "all pods replaced at once": {"updateStrategy": {"type": "Recreate"}, "pools": {"one": {"model": "m", "updateStrategy": {"type": "Recreate"}}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }

@@ -302,6 +302,10 @@ def trigger_findings(trigger, manifests):
     if trigger["type"] == "prometheus":
         if metadata.get("ignoreNullValues") != "false":
             yield 'without `ignoreNullValues: "false"` an empty answer is zero'
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", str(metadata["threshold"])):
+            yield f"KEDA reads a number as threshold, which {metadata['threshold']} is not"
+        if not re.search(r'pod=~"[^"]+"', metadata["query"]):
+            yield "its query takes the load of all gateways of the namespace, those of other releases too"
         if "kv_use" in metadata["query"] and trigger.get("metricType") != "Value":
             yield "a share of the cache by AverageValue is divided by the replicas; expected metricType Value"
     else:
