@@ -20,6 +20,8 @@ CASES = {
         "config": {"listen": "0.0.0.0:9000", "shutdown": {"drain": "1200s"}, "scaling": {"listen": "0.0.0.0:9998", "kv_target": "60%"}}},
     "a share in percent, for KEDA by Prometheus": {
         "keda": {"enabled": True}, "pools": {"one": {"model": "m", "autoscaling": {"enabled": True, "mode": "prometheus", "kvTarget": "65%"}}}},
+    "a gateway by another name, with alerts": {
+        "fullnameOverride": "llm-gateway", "monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}, "rules": {"enabled": True}}},
     "all pods replaced at once": {"updateStrategy": {"type": "Recreate"}, "pools": {"one": {"model": "m", "updateStrategy": {"type": "Recreate"}}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }

@@ -124,6 +124,20 @@ def monitors(manifests):
             yield f"{name_of(one)}: its name is its targets' job, and alerts take a job without -engines for gateways"
 
 
+def alerts(manifests):
+    """Alerts on scrapes look for the gateways' jobs by name. A job is called as its Service, or as its namespace and PodMonitor."""
+    jobs = [own["metadata"]["name"] for one in kind(manifests, "ServiceMonitor") for own in kind(manifests, "Service")
+            if fits(one["spec"]["selector"]["matchLabels"], own["metadata"].get("labels", {}))]
+    jobs += [f"{one['metadata'].get('namespace')}/{one['metadata']['name']}" for one in kind(manifests, "PodMonitor")
+             if not one["metadata"]["name"].endswith("-engines")]
+    for one in kind(manifests, "PrometheusRule"):
+        for rule in (rule for group in one["spec"]["groups"] for rule in group["rules"]):
+            for pattern in re.findall(r'up\{job=~"([^"]+)"', rule["expr"]):
+                for job in jobs:
+                    if not re.fullmatch(pattern, job):
+                        yield f"{name_of(one)}: {rule['alert']} looks for jobs {pattern}, and the gateways' is {job}"
+
+
 def policies(manifests):
     """Named ports of network policies are ports of pods; names resolve over UDP and TCP."""
     for one in kind(manifests, "NetworkPolicy"):
@@ -379,7 +393,7 @@ def flags(manifests):
                     yield f"{name_of(one)}: {flag} is not a flag of docs/reference/cli.md"
 
 
-LINTS = (duplicates, services, selectors, strategies, monitors, policies, rights, accounts, probes, graces, security, mounts, gpus,
+LINTS = (duplicates, services, selectors, strategies, monitors, alerts, policies, rights, accounts, probes, graces, security, mounts, gpus,
          pools, scaling, tests, clients_port, flags)
 
 
