@@ -22,6 +22,9 @@ CASES = {
         "keda": {"enabled": True}, "pools": {"one": {"model": "m", "autoscaling": {"enabled": True, "mode": "prometheus", "kvTarget": "65%"}}}},
     "a gateway by another name, with alerts": {
         "fullnameOverride": "llm-gateway", "monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}, "rules": {"enabled": True}}},
+    "a gateway on nodes of its own, asked by another name": {
+        "nodeSelector": {"role": "gateway"}, "tolerations": [{"key": "gateway", "operator": "Exists"}], "imagePullSecrets": [{"name": "registry"}],
+        "config": {"admin": {"hosts": ["gateway.ops.example"]}}},
     "all pods replaced at once": {"updateStrategy": {"type": "Recreate"}, "pools": {"one": {"model": "m", "updateStrategy": {"type": "Recreate"}}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }

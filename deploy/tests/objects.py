@@ -204,6 +204,24 @@ def probes(manifests):
                 yield f"{name_of(one)}: livenessProbe kills in less than {PROBE_SECONDS_MIN} s"
 
 
+def placing(manifests):
+    """The chart's test runs where its gateway may run, or it waits for a node until it fails."""
+    gateways = [one["spec"]["template"]["spec"] for one in kind(manifests, "Deployment") if component(one) == "gateway"]
+    for one in kind(manifests, "Pod"):
+        for key in ("nodeSelector", "tolerations", "imagePullSecrets"):
+            if any(spec.get(key) != one["spec"].get(key) for spec in gateways):
+                yield f"{name_of(one)}: its {key} differ from the gateway's"
+
+
+def hosts(manifests):
+    """Operators may ask the gateway by every name of its admin Service."""
+    told = ((config_of(manifests) or {}).get("admin") or {}).get("hosts", [])
+    for one in kind(manifests, "Service"):
+        name, labels = one["metadata"]["name"], one["metadata"].get("labels", {})
+        if labels.get("app.kubernetes.io/component") == "admin" and name not in told:
+            yield f"{name_of(one)}: admin.hosts does not have its name, by which operators ask"
+
+
 def graces(manifests):
     """The clock of the grace period starts before the preStop hook, and must outlast everything behind it."""
     shutdown = (config_of(manifests) or {}).get("shutdown", {})
@@ -393,7 +411,7 @@ def flags(manifests):
                     yield f"{name_of(one)}: {flag} is not a flag of docs/reference/cli.md"
 
 
-LINTS = (duplicates, services, selectors, strategies, monitors, alerts, policies, rights, accounts, probes, graces, security, mounts, gpus,
+LINTS = (duplicates, services, selectors, strategies, monitors, alerts, policies, rights, accounts, probes, placing, hosts, graces, security, mounts, gpus,
          pools, scaling, tests, clients_port, flags)
 
 

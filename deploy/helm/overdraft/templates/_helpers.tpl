@@ -201,7 +201,11 @@ type: Recreate
 {{- $_ := set $derived "discovery" $discovery -}}
 {{- end -}}
 {{- include "overdraft.agreed" (dict "said" .Values.config "derived" $derived) -}}
-{{- mergeOverwrite $derived (omit .Values.config "discovery") | toYaml -}}
+{{- $own := $derived.admin.hosts -}}
+{{- $config := mergeOverwrite $derived (omit .Values.config "discovery") -}}
+{{- /* Names of a user's are added: the Service's own stay. */ -}}
+{{- $_ := set $config.admin "hosts" (concat $own (default (list) $config.admin.hosts) | uniq) -}}
+{{- $config | toYaml -}}
 {{- end -}}
 
 {{/* Namespaces in which services are discovered, as a YAML list. */}}
