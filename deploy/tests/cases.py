@@ -25,6 +25,13 @@ CASES = {
     "a gateway on nodes of its own, asked by another name": {
         "nodeSelector": {"role": "gateway"}, "tolerations": [{"key": "gateway", "operator": "Exists"}], "imagePullSecrets": [{"name": "registry"}],
         "config": {"admin": {"hosts": ["gateway.ops.example"]}}},
+    "a closed network with tokens, sentinels and pools": {
+        "networkPolicy": {"enabled": True, "redisExtraPorts": [26379], "kubelets": ["10.0.0.0/8", "fd00::/8"]}, "pools": {"one": {"model": "m"}},
+        "redis": {"url": "redis+sentinel://redis:26379/main"},
+        "config": {"jwt": {"issuer": "https://id.example", "audience": "a", "jwks_url": "https://id.example:8443/keys"}}},
+    "the same with keys at the usual port": {
+        "networkPolicy": {"enabled": True, "issuer": [{"ipBlock": {"cidr": "203.0.113.7/32"}}]},
+        "config": {"jwt": {"issuer": "https://id.example", "audience": "a", "jwks_url": "https://id.example/keys"}}},
     "all pods replaced at once": {"updateStrategy": {"type": "Recreate"}, "pools": {"one": {"model": "m", "updateStrategy": {"type": "Recreate"}}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }

@@ -156,6 +156,31 @@ def policies(manifests):
                 yield f"{name_of(one)}: names resolve over UDP and TCP, port 53; it opens {sorted(map(str, named))}"
 
 
+def closed(manifests):
+    """Where the gateway is behind a policy, its own workers are as well: they ask nobody for a key."""
+    policies_all = kind(manifests, "NetworkPolicy")
+
+    def is_behind_one(work):
+        return any(fits(one["spec"]["podSelector"].get("matchLabels"), labels_of(work)) and
+                   all("from" in rule for rule in one["spec"].get("ingress", [])) for one in policies_all)
+    if any("admin" in str(one["spec"].get("ingress")) for one in policies_all):
+        for work in kind(manifests, "Deployment"):
+            if component(work) in ("engine", "store") and not is_behind_one(work):
+                yield f"{name_of(work)}: no policy keeps other pods from it, past the gateway's keys and budgets"
+
+
+def opened(manifests):
+    """A policy lets the gateway fetch the keys of who issues tokens."""
+    place = ((config_of(manifests) or {}).get("jwt") or {}).get("jwks_url")
+    if not place:
+        return
+    wanted = int((re.match(r"https://[^/:]+:(\d+)", place) or [None, 443])[1])
+    for one in kind(manifests, "NetworkPolicy"):
+        rules = one["spec"].get("egress", [])
+        if "Egress" in one["spec"].get("policyTypes", []) and not any(port.get("port") == wanted for rule in rules for port in rule.get("ports", [])):
+            yield f"{name_of(one)}: the issuer's keys are at port {wanted}, which it does not open: every token gets 503"
+
+
 def rights(manifests):
     """Discovery needs to get, list and watch EndpointSlices where the service is, and nothing else."""
     config = config_of(manifests) or {}
@@ -364,7 +389,10 @@ def tests(manifests):
             yield f"{name_of(one)}: it shows no key to a gateway with keys"
         if (config.get("tls") or {}).get("client_ca_file"):
             yield f"{name_of(one)}: it has no certificate for a gateway that asks clients for theirs"
+        gateways = [work for work in kind(manifests, "Deployment") if component(work) == "gateway"]
         for policy in kind(manifests, "NetworkPolicy"):
+            if not any(fits(policy["spec"]["podSelector"].get("matchLabels"), labels_of(work)) for work in gateways):
+                continue
             rules = [rule for rule in policy["spec"].get("ingress", []) if {"protocol": "TCP", "port": "http"} in rule["ports"]]
             sources = [source for rule in rules for source in rule.get("from", [])]
             lets_in = any(fits(source.get("podSelector", {}).get("matchLabels"), labels) for source in sources)
@@ -411,7 +439,7 @@ def flags(manifests):
                     yield f"{name_of(one)}: {flag} is not a flag of docs/reference/cli.md"
 
 
-LINTS = (duplicates, services, selectors, strategies, monitors, alerts, policies, rights, accounts, probes, placing, hosts, graces, security, mounts, gpus,
+LINTS = (duplicates, services, selectors, strategies, monitors, alerts, policies, closed, opened, rights, accounts, probes, placing, hosts, graces, security, mounts, gpus,
          pools, scaling, tests, clients_port, flags)
 
 

@@ -47,6 +47,7 @@ CHART_PLANTS = (
     ("names over UDP alone", "templates/networkpolicy.yaml", ("[{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]", "[{protocol: UDP, port: 53}]"), "locked", "UDP and TCP"),
     ("a model that is not passed on", "templates/pools.yaml", ("- --model={{ . }}\n            {{- end }}\n            {{- with $pool.servedModelName }}\n            - --served-model-name={{ . }}\n", "- --model={{ . }}\n            {{- end }}\n            {{- with $pool.servedModelName }}\n"), "simulated", "which it does not serve"),
     ("caches that nobody publishes", "templates/pools.yaml", ("            {{- if $pool.kvEvents }}\n            - '", "            {{- if not $pool.kvEvents }}\n            - '"), "pools", "expects KV events of it"),
+    ("workers that any pod reaches", "templates/networkpolicy.yaml", ("{{- if and $policy.pools .Values.pools }}\n---", "{{- if false }}\n---"), "closed", "past the gateway's keys"),
     ("a test that the policy keeps out", "templates/networkpolicy.yaml", ("\"component\" \"test\"", "\"component\" \"tests\""), "locked", "from the clients' port"),
     ("a test without a key", "templates/tests/request.yaml", ("name: OPENAI_API_KEY", "name: API_KEY"), "fleet", "shows no key"),
     ("a flag that is none", "templates/deployment.yaml", ("- --log-format\n", "- --log-fmt\n"), "default", "--log-fmt is not a flag"),

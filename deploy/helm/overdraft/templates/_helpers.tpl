@@ -63,6 +63,14 @@ app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
 {{- if or .Values.redis.url .Values.redis.existingSecret.name (dig "store" "url" "" .Values.config) -}}true{{- end -}}
 {{- end -}}
 
+{{/* The port at which the keys of who issues tokens are fetched; empty where none are. */}}
+{{- define "overdraft.issuerPort" -}}
+{{- with get (default (dict) .Values.config.jwt) "jwks_url" -}}
+{{- $place := regexFind "^https?://[^/]*" (toString .) -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $place) | default (ternary "80" "443" (hasPrefix "http:" $place)) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* How clients speak to the gateway. */}}
 {{- define "overdraft.scheme" -}}
 {{- if .Values.config.tls -}}https{{- else -}}http{{- end -}}
