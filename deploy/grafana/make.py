@@ -11,6 +11,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 HERE = 'job=~"$job",namespace=~"$namespace"'
+# The paths that workers may answer, as the recording rules have them.
+ASKED = 'route=~"/v1/.+|/classify|/pooling|/tokenize|/detokenize",route!~"/v1/models.*"'
 WIDTH, HEIGHT, COLUMNS = 8, 7, 3
 
 
@@ -42,6 +44,11 @@ def ratio(part, whole, labels="", by="", of_part=""):
     return f"{rate(part, narrow, by)} / ({rate(whole, labels, by)} > 0)"
 
 
+def failed_share():
+    """Requests that a worker or a defect ended, of those that workers may answer: probes and scrapes are none."""
+    return f"""{rate("overdraft_request_ends_total", 'end=~"(S|s|I)."')} / ({rate("overdraft_requests_total", ASKED)} > 0)"""
+
+
 def engine(metric, by, how="sum", labels=""):
     """Events a second of workers, which another job scrapes than gateways: the namespace alone selects them."""
     return f"{how} by ({by}) (rate({metric}{{{','.join(one for one in (ENGINES, labels) if one)}}}[$__rate_interval]))"
@@ -62,11 +69,11 @@ POOL, MODEL, WORKER = 'pool=~"$pool"', 'model=~"$model"', 'worker=~"$worker"'
 # File, uid, title, variables beside the common ones, panels: title, unit, description, [(query, legend, unit of an axis on the right)].
 BOARDS = [
     ("overview", "overdraft-overview", "Overdraft: overview", [("model", "overdraft_tokens_total"), ("pool", "overdraft_pool_workers")], [
-        ("Requests", "reqps", "Requests a second by status; probes and scrapes left out.", [(rate("overdraft_requests_total", 'route=~"/v1/.+"', "code"), "{{code}}")]),
+        ("Requests", "reqps", "Requests a second by status; probes and scrapes left out.", [(rate("overdraft_requests_total", ASKED, "code"), "{{code}}")]),
         ("Ends other than whole", "reqps", "Requests by who ended them and when, without those that ended whole.", [(rate("overdraft_request_ends_total", 'end!="--"', "end"), "{{end}}")]),
         ("In flight", "short", "Requests that each gateway is answering now.", [(gauge("overdraft_inflight_requests", "", "instance"), "{{instance}}")]),
         ("First token, p50 and p95", "s", "From a request's head to its first token, by model.", [(quantile(0.5, "overdraft_time_to_first_token_seconds", "model", MODEL), "{{model}} p50"), (quantile(0.95, "overdraft_time_to_first_token_seconds", "model", MODEL), "{{model}} p95")]),
-        ("Whole answer, p50 and p95", "s", "From a request's head to its answer's last byte, by path.", [(quantile(0.5, "overdraft_request_duration_seconds", "route", 'route=~"/v1/.+"'), "{{route}} p50"), (quantile(0.95, "overdraft_request_duration_seconds", "route", 'route=~"/v1/.+"'), "{{route}} p95")]),
+        ("Whole answer, p50 and p95", "s", "From a request's head to its answer's last byte, by path.", [(quantile(0.5, "overdraft_request_duration_seconds", "route", ASKED), "{{route}} p50"), (quantile(0.95, "overdraft_request_duration_seconds", "route", ASKED), "{{route}} p95")]),
         ("Tokens", "short", "Tokens a second by model and kind, as workers report them.", [(rate("overdraft_tokens_total", MODEL, "model, kind"), "{{model}} {{kind}}")]),
         ("Caches in use", "percentunit", "Share of a pool's caches in use, mean over its workers.", [(gauge("overdraft_pool_kv_use", POOL, "pool"), "{{pool}}")]),
         ("Waiting", "short", "Requests that wait for a worker inside the gateways, by priority.", [(gauge("overdraft_queue_requests", "", "priority", "sum"), "{{priority}}")]),
@@ -104,12 +111,12 @@ BOARDS = [
         ("Tokens of tenants", "short", "Tokens a second by tenant and kind.", [(rate("overdraft_tenant_tokens_total", "", "tenant, kind"), "{{tenant}} {{kind}}")]),
     ]),
     ("service", "overdraft-service", "Overdraft: error budget, latency and pressure", [("pool", "overdraft_pool_workers"), ("model", "overdraft_tokens_total"), ("worker", "overdraft_worker_up")], [
-        ("Failed requests", "percentunit", "Share of requests that a worker or a defect ended; 99.9 % leaves 0.1 % of a month to fail.", [(ratio("overdraft_request_ends_total", "overdraft_request_ends_total", "", "", 'end=~"(S|s|I)."'), "failed")]),
+        ("Failed requests", "percentunit", "Share of requests that a worker or a defect ended; 99.9 % leaves 0.1 % of a month to fail.", [(failed_share(), "failed")]),
         ("Burn rate", "short", "How many times too fast errors spend the budget; above 14.4 in 1 h and 5 min, or above 6 in 6 h and 30 min, an alert fires.", [(burn(span), span) for span in ("5m", "30m", "1h", "6h")]),
         ("Resumed streams", "reqps", "Streams a second that broke off or were handed over, by what came of them.", [(rate("overdraft_resumes_total", "", "result"), "{{result}}")]),
         ("Answers by pool, p50 and p95", "s", "Time that requests took each pool that worked for them.", [(quantile(0.5, "router_request_duration_seconds", "pool", POOL), "{{pool}} p50"), (quantile(0.95, "router_request_duration_seconds", "pool", POOL), "{{pool}} p95")]),
         ("Throughput against latency", "short", "Answer tokens a second on the left, p95 of the first token on the right: latency that rises where throughput no longer does is a fleet at its limit.", [(rate("overdraft_tokens_total", f'{MODEL},kind="completion"'), "tokens/s"), (quantile(0.95, "overdraft_time_to_first_token_seconds", "", MODEL), "first token p95", "s")]),
-        ("Requests against latency", "reqps", "Requests a second on the left, p95 of whole answers on the right.", [(rate("overdraft_requests_total", 'route=~"/v1/.+"'), "requests/s"), (quantile(0.95, "overdraft_request_duration_seconds", "", 'route=~"/v1/.+"'), "answer p95", "s")]),
+        ("Requests against latency", "reqps", "Requests a second on the left, p95 of whole answers on the right.", [(rate("overdraft_requests_total", ASKED), "requests/s"), (quantile(0.95, "overdraft_request_duration_seconds", "", ASKED), "answer p95", "s")]),
         ("Cache in use by pool", "percentunit", "Share of a pool's caches in use; alerts fire above 80, 85 and 90 %.", [(gauge("overdraft_pool_kv_use", POOL, "pool"), "{{pool}}")]),
         ("Cache in use by worker", "percentunit", "Share of a worker's cache that it reports as used.", [(gauge("overdraft_worker_tokens", f'{WORKER},kind="kv_used"', "worker") + " / " + gauge("overdraft_worker_tokens", f'{WORKER},kind="kv_capacity"', "worker"), "{{worker}}")]),
         ("Predicted peak", "percentunit", "What a worker's requests are predicted to need at once, over its cache; requests wait near 1.", [(gauge("overdraft_worker_peak_ratio", WORKER, "worker"), "{{worker}}")]),
@@ -141,7 +148,7 @@ BOARDS = [
         ("Cascade: answers", "reqps", "Answers of a cascade a second, by cascade and what became of the draft.", [(rate("overdraft_cascade_answers_total", "", "cascade, outcome"), "{{cascade}} {{outcome}}")]),
         ("Cascade: on", "bool_yes_no", "Whether a cascade asks its draft.", [(gauge("overdraft_cascade_on", "", "cascade"), "{{cascade}}")]),
         ("Cascade: acceptance", "percentunit", "Share of drafts that were accepted.", [(gauge("speculative_acceptance_ratio", "", "cascade"), "{{cascade}}")]),
-        ("Errors of the budget", "percentunit", "Share of requests that a worker or a defect ended; a month of 99.9 % has 0.1 % to spend.", [(ratio("overdraft_request_ends_total", "overdraft_request_ends_total", "", "", 'end=~"(S|s|I)."'), "spent")]),
+        ("Errors of the budget", "percentunit", "Share of requests that a worker or a defect ended; a month of 99.9 % has 0.1 % to spend.", [(failed_share(), "spent")]),
         ("Spans sent", "short", "Spans a second that the trace collector took; none where tracing is off.", [(rate("overdraft_trace_spans_exported_total"), "exported")]),
         ("Spans lost", "short", "Spans a second that were lost, by what went wrong.", [(rate("overdraft_trace_spans_dropped_total", "", "reason"), "{{reason}}")]),
     ]),
