@@ -12,6 +12,7 @@ import tools
 
 COMPOSE = tools.DEPLOY / "compose"
 UNITS = tools.DEPLOY / "systemd"
+SECURITY = tools.ROOT / "docs" / "guide" / "security.md"
 CONTAINERFILE = tools.DEPLOY / "image" / "Containerfile"
 # systemd-analyze tells an exposure tenfold: 20 is 2.0.
 EXPOSURE_MAX = 20
@@ -72,6 +73,10 @@ def unit_findings(units=UNITS):
         if made.returncode:
             found.append(f"overdraft.service: {(made.stdout or made.stderr).strip().splitlines()[-1]}")
     text = (units / "overdraft.service").read_text()
+    for path in re.findall(r"`admin\.audit_log: (/[^`]+)`", SECURITY.read_text()):
+        folder = Path(path).parent
+        if folder.parent != Path("/var/log") or f"LogsDirectory={folder.name}\n" not in text:
+            found.append(f"overdraft.service: it may not write {path}, where security.md has the audit log: each change at /admin would be refused")
     shutdown = yaml.safe_load((units / "overdraft.yaml").read_text())["shutdown"]
     needed = objects.seconds(shutdown["lame_duck"]) + objects.seconds(shutdown["drain"]) + STOP_MARGIN_SECONDS
     if int(re.search(r"^TimeoutStopSec=(\d+)$", text, re.M).group(1)) < needed:

@@ -110,6 +110,7 @@ DASHBOARD_PLANTS = (
 
 UNIT_PLANTS = (
     ("a key that systemd does not know", "service", ("NoNewPrivileges=yes", "NoNewPrivilege=yes"), "NoNewPrivilege"),
+    ("an audit log that cannot be written", "service", ("LogsDirectory=overdraft\n", ""), "audit log"),
     ("a type of a later systemd", "service", ("Type=notify", "Type=notify-reload"), "notify-reload"),
     ("all rights of root", "service", ("CapabilityBoundingSet=\nAmbientCapabilities=\n", "User=root\n"), "exposure"),
     ("a drain that is cut short", "service", ("TimeoutStopSec=660", "TimeoutStopSec=30"), "TimeoutStopSec"),
