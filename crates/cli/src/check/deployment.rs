@@ -4,6 +4,7 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use overdraft_config::{Config, Discovery, Key, Worker};
+use overdraft_gateway::{GatewayError, SourceError, WorkerSettings};
 use overdraft_store::Place;
 use overdraft_telemetry::calendar_time;
 use overdraft_tls::{ClientTls, Offers, ServerTls};
@@ -77,6 +78,31 @@ fn certificates_of_found(config: &Config) -> Option<Finding> {
     })?;
     let finding = Finding::new("tls", Verdict::Fail, error.to_string());
     Some(finding.hint("correct the files that `each.tls` names; they are read where `serve` runs"))
+}
+
+/// What `serve` would refuse and no finding of `reports` tells: an address of the store, or the name of a service.
+pub(super) fn refused(config: &Config, reports: &[Report]) -> Option<Report> {
+    let mut workers = crate::settings::workers(config);
+    if !config.names_workers() {
+        // `serve` starts embedded ones.
+        workers.push(WorkerSettings::new("http://127.0.0.1:1"));
+    }
+    let error = crate::settings::gateway(config, workers).check().err()?;
+    let text = error.to_string();
+    let tells = |finding: &Finding| {
+        let message = finding.message.as_str();
+        finding.verdict == Verdict::Fail && (text.contains(message) || message.contains(&text))
+    };
+    if reports.iter().flat_map(|report| &report.findings).any(tells) {
+        return None;
+    }
+    let (verdict, hint) = match error {
+        GatewayError::Source(SourceError::NoKubernetes { .. }) => {
+            (Verdict::Warn, "the file may be good: check it with the build that serves")
+        }
+        _ => (Verdict::Fail, "`serve` would not start with it, and a reload would leave it out"),
+    };
+    Some(Report::of("settings", vec![Finding::new("settings", verdict, text).hint(hint)]))
 }
 
 /// A place for the audit log where no file can be made: calls that change something would be refused.
@@ -212,6 +238,23 @@ mod tests {
         let each = "discovery: [{file: {path: w, each: {tls: {ca_file: /nowhere/ca.pem}}}}]";
         let found = certificates_of_found(&config(each)).expect("no gateway starts with it");
         assert!(format!("{found:?}").contains("/nowhere/ca.pem"), "{found:?}");
+    }
+
+    #[test]
+    fn what_serve_refuses_fails_though_the_file_is_good_and_is_told_once() {
+        assert!(refused(&config(""), &[]).is_none());
+        assert!(refused(&Config::default(), &[]).is_none(), "embedded workers will be there");
+        let service = "discovery: [{kubernetes: {namespace: llm, service: vllm.llm, port: http}}]";
+        for (yaml, why) in [
+            ("store: {url: 'redis://127.0.0.1:1/x'}", "its database is no number"),
+            ("store: {url: 'rediss://127.0.0.1:1', ca_file: /nowhere/ca.pem}", "/nowhere/ca.pem"),
+            (service, "`vllm.llm` is not a service's name"),
+        ] {
+            let found = refused(&config(yaml), &[]).expect("no gateway starts with it");
+            assert_eq!(found.verdict(), Verdict::Fail);
+            assert!(found.findings[0].message.contains(why), "{found:?}");
+            assert!(refused(&config(yaml), &[found]).is_none(), "{yaml}");
+        }
     }
 
     #[test]

@@ -138,6 +138,8 @@ pub(crate) async fn survey(
         }
     };
     reports.extend(unasked(config, &differing));
+    let refused = deployment::refused(config, &reports);
+    reports.extend(refused);
     reports
 }
 
@@ -148,6 +150,8 @@ async fn files(config: &Config) -> Vec<Report> {
         reports.extend(tokens::report(config).await);
     }
     reports.extend(unasked(config, &[]));
+    let refused = deployment::refused(config, &reports);
+    reports.extend(refused);
     reports
 }
 

@@ -8,6 +8,7 @@ macro_rules! path {
     ($($step:expr),+ $(,)?) => { [$(Step::from($step)),+] };
 }
 
+mod admin;
 mod admission;
 mod cache;
 mod canaries;
@@ -56,7 +57,7 @@ pub(crate) fn check(
 ) -> Vec<ConfigError> {
     let mut findings = Findings::new(root, source);
     sources(config, needed, &mut findings);
-    admin(config, &mut findings);
+    admin::check(config, &mut findings);
     workers(config, &mut findings);
     tls::check(config, &mut findings);
     discovery(config, &mut findings);
@@ -99,24 +100,6 @@ fn sources(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
         let count = config.workers.len();
         let message = format!("{count} workers are configured");
         findings.key(&path!["workers"], message, format!("expected at most {WORKERS_MAX}"));
-    }
-}
-
-fn admin(config: &Config, findings: &mut Findings<'_>) {
-    for (index, host) in config.admin.hosts.iter().enumerate() {
-        let is_label = |label: &str| {
-            !label.is_empty()
-                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-        };
-        if !host.split('.').all(is_label) {
-            let message = format!("`{host}` is not the name of a host");
-            let expected = "expected one without scheme and port, as in `gateway.example.com`";
-            findings.value(&path!["admin", "hosts", index], message, expected);
-        }
-    }
-    if config.admin.listen.is_some_and(|listen| listen == config.listen && listen.port() != 0) {
-        let message = format!("`admin.listen` is `{}`, where clients connect", config.listen);
-        findings.value(&path!["admin", "listen"], message, "expected another address or port");
     }
 }
 
@@ -336,9 +319,9 @@ fn sticky(sticky: Option<&Sticky>, path: &[Step], findings: &mut Findings<'_>) {
 }
 
 fn spans(config: &Config, findings: &mut Findings<'_>) {
-    let Config { scrape, probe, timeouts, termination, .. } = config;
+    let Config { scrape, probe, timeouts, termination, store, .. } = config;
     let fixed = |limit: TimeLimit, least| limit.at_least(least);
-    let spans: [(&str, &str, TimeSpan); 13] = [
+    let spans: [(&str, &str, TimeSpan); 17] = [
         ("scrape", "interval", scrape.interval),
         ("scrape", "idle_interval", scrape.idle_interval),
         ("scrape", "timeout", scrape.timeout),
@@ -352,6 +335,10 @@ fn spans(config: &Config, findings: &mut Findings<'_>) {
         ("timeouts", "client_idle", timeouts.client_idle),
         ("timeouts", "client_stall", timeouts.client_stall),
         ("termination", "interval", termination.interval),
+        ("store", "timeout", store.timeout),
+        ("store", "connect_timeout", store.connect_timeout),
+        ("store", "board_interval", store.board_interval),
+        ("store", "share_interval", store.share_interval),
     ];
     for (section, key, span) in spans {
         if span.is_zero() {

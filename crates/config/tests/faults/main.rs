@@ -1,5 +1,6 @@
 //! What is said about a file that cannot be used: every message, word for word.
 
+mod admin;
 mod admission;
 mod cache;
 mod cascade;

@@ -42,6 +42,32 @@ bad.yaml:3:41: two workers are called `a`
 }
 
 #[test]
+fn a_store_that_is_given_no_time() {
+    check(
+        "bad.yaml",
+        "workers: [{url: 'http://10.0.0.5:8000'}]
+store:
+  timeout: 0s
+  share_interval: 0s
+",
+        &[],
+        "
+bad.yaml:3:12: `store.timeout` is no time at all
+  |
+3 |   timeout: 0s
+  |            ^^
+  = expected more than `0s`
+
+bad.yaml:4:19: `store.share_interval` is no time at all
+  |
+4 |   share_interval: 0s
+  |                   ^^
+  = expected more than `0s`
+",
+    );
+}
+
+#[test]
 fn a_worker_that_speaks_something_else() {
     check(
         "bad.yaml",
