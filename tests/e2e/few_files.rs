@@ -49,7 +49,7 @@ fn with_few_files_idle_connections_make_room_and_what_is_vital_is_answered() {
         server.ask("POST", chat, &body).status == 503
     });
     assert!(busy.len() < CLIENTS, "{} have room", busy.len());
-    for path in ["/livez", "/metrics"] {
+    for path in ["/livez", "/readyz", "/metrics"] {
         assert_eq!(server.ask("GET", path, "").status, 200, "{path}: {}", server.log());
     }
 }

@@ -55,7 +55,7 @@ impl Default for Limits {
         Self {
             connections: 8192,
             connections_vital: 32,
-            vital: &["/healthz", "/livez", "/health", "/ping", "/metrics"],
+            vital: &["/healthz", "/livez", "/readyz", "/health", "/ping", "/metrics"],
             headers: 100,
             head_bytes: 32 * 1024,
             body_bytes: 32 * 1024 * 1024,

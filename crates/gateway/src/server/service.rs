@@ -405,3 +405,19 @@ fn index(face: Face) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use overdraft_http::Limits;
+
+    use super::*;
+
+    #[test]
+    fn every_probe_is_answered_where_there_is_room_for_nothing_else() {
+        for path in ["/healthz", "/health", "/ping", "/livez", "/readyz"] {
+            assert!(Route::of(path).is_probe(), "{path}");
+            // A full gateway that called itself not ready would send its clients to the next, until all are full.
+            assert!(Limits::default().vital.contains(&path), "{path}");
+        }
+    }
+}
