@@ -76,6 +76,10 @@ impl Future for Answering {
         if pulse.is_some() {
             // HTTP/2 ends streams, not connections (RFC 9113, section 8.2.2).
             response.headers_mut().remove(CONNECTION);
+        } else if this.guard.as_ref().is_some_and(AccessGuard::is_leaving) {
+            // Kept, it would be closed when accepting ends, perhaps under the next request: the client makes another
+            // one now, and load balancers lead it elsewhere.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let status = response.status();
         if let Some(guard) = &this.guard {

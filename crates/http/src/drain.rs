@@ -1,7 +1,8 @@
 //! Graceful shutdown (drain) of a listener: serving, leaving, draining, cut.
 //!
-//! Serving -> leaving (still accepting, so that load balancers notice) -> draining (no new
-//! connection, no second request on an old one) -> cut (streams must end now).
+//! Serving -> leaving (still accepting, so that load balancers notice; each answer of HTTP/1 ends its
+//! connection) -> draining (no new connection, no second request on an old one) -> cut (streams must
+//! end now).
 
 use std::fmt;
 use std::future::Future;

@@ -124,6 +124,11 @@ impl AccessGuard {
         &self.line
     }
 
+    /// Whether the listener's end was signalled.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.drain.begun()
+    }
+
     pub(crate) fn answered(&self, status: StatusCode) {
         self.access.note(|record| record.status = status.as_u16());
     }

@@ -240,6 +240,27 @@ async fn while_leaving_it_still_accepts_and_says_so() {
     }
 }
 
+#[tokio::test]
+async fn while_leaving_each_answer_ends_its_connection() {
+    let server = Running::start(Limits { lame_duck: NEVER, ..quick() }).await;
+    let mut kept = server.client().await;
+    assert_eq!(kept.ask(&get("/leaving")).await.header("connection"), "");
+    server.stop();
+    let last = loop {
+        let reply = kept.ask(&get("/leaving")).await;
+        if reply.text() == "true" {
+            break reply;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(last.header("connection"), "close");
+    assert!(kept.is_closed().await, "no request can be lost on it any more");
+    let mut streaming = server.client().await;
+    streaming.send(&get("/stream/whole")).await;
+    let all = streaming.rest().await;
+    assert!(all.contains("connection: close") && all.ends_with("0\r\n\r\n"), "{all}");
+}
+
 // Faults: 67
 #[tokio::test]
 async fn a_connection_beyond_the_bound_takes_the_place_of_an_idle_one() {
