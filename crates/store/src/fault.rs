@@ -135,6 +135,11 @@ impl From<RedisError> for Fault {
     }
 }
 
+/// Whether a server asks who we are before it says anything.
+pub(crate) fn wants_login(error: &RedisError) -> bool {
+    code(error) == Some("NOAUTH")
+}
+
 /// The word that an error begins with. Before version 7, Redis wraps what befell a command of a script
 /// into an error of the script's.
 fn code(error: &RedisError) -> Option<&str> {

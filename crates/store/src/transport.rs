@@ -13,7 +13,7 @@ use redis::{
 
 use crate::address::{Node, RedisPlace, Topology};
 use crate::certificates::Certificates;
-use crate::fault::{Fault, OpenError};
+use crate::fault::{Fault, OpenError, wants_login};
 use crate::settings::StoreSettings;
 
 /// Retries of a cluster command whose key has moved; the client's own default of sixteen waits for
@@ -22,6 +22,13 @@ const CLUSTER_RETRIES: u32 = 1;
 
 /// Longest wait between them, in milliseconds.
 const CLUSTER_RETRY_WAIT_MS: u64 = 10;
+
+/// Whether sentinels are shown the user and the password of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Login {
+    Kept,
+    Shown,
+}
 
 /// Makes connections.
 #[derive(Debug)]
@@ -65,25 +72,16 @@ impl Dialer {
                 self.finish(&client).await
             }
             Topology::Sentinel { nodes, service, database } => {
-                let mut builder = SentinelClientBuilder::new(
-                    nodes.iter().map(|node| self.address(node)),
-                    service,
-                    SentinelServerType::Master,
-                )?
-                .set_client_to_redis_db(i64::from(*database));
-                if let Some(user) = &self.place.user {
-                    builder = builder.set_client_to_redis_username(user);
-                }
-                if let Some(password) = &self.place.password {
-                    builder = builder.set_client_to_redis_password(password);
-                }
-                if let Some(certificates) = certificates {
-                    builder = builder
-                        .set_client_to_redis_tls_mode(TlsMode::Secure)
-                        .set_client_to_redis_certificates(certificates.clone())
-                        .set_client_to_sentinel_certificates(certificates);
-                }
-                let client = builder.build()?.async_get_client().await?;
+                let ask = |certificates, login| {
+                    self.primary(nodes, service, *database, certificates, login)
+                };
+                let client = match ask(certificates.clone(), Login::Kept).await {
+                    // Charts give Redis and its sentinels one password. One that asks for none refuses any.
+                    Err(error) if wants_login(&error) && self.place.password.is_some() => {
+                        ask(certificates, Login::Shown).await?
+                    }
+                    found => found?,
+                };
                 self.finish(&client).await
             }
             Topology::Cluster { nodes } => {
@@ -92,6 +90,42 @@ impl Dialer {
                 Ok(Connection::Cluster(connection))
             }
         }
+    }
+
+    /// Whom the sentinels call the primary.
+    async fn primary(
+        &self,
+        nodes: &[Node],
+        service: &str,
+        database: u32,
+        certificates: Option<TlsCertificates>,
+        login: Login,
+    ) -> RedisResult<Client> {
+        let mut builder = SentinelClientBuilder::new(
+            nodes.iter().map(|node| self.address(node)),
+            service,
+            SentinelServerType::Master,
+        )?
+        .set_client_to_redis_db(i64::from(database));
+        if let Some(user) = &self.place.user {
+            builder = builder.set_client_to_redis_username(user);
+            if login == Login::Shown {
+                builder = builder.set_client_to_sentinel_username(user);
+            }
+        }
+        if let Some(password) = &self.place.password {
+            builder = builder.set_client_to_redis_password(password);
+            if login == Login::Shown {
+                builder = builder.set_client_to_sentinel_password(password);
+            }
+        }
+        if let Some(certificates) = certificates {
+            builder = builder
+                .set_client_to_redis_tls_mode(TlsMode::Secure)
+                .set_client_to_redis_certificates(certificates.clone())
+                .set_client_to_sentinel_certificates(certificates);
+        }
+        builder.build()?.async_get_client().await
     }
 
     async fn finish(&self, client: &Client) -> RedisResult<Connection> {

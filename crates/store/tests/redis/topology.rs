@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use overdraft_store::{OpenError, Store};
+use overdraft_store::{Fault, OpenError, Store};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use redis::Value;
 use rustls::pki_types::PrivateKeyDer;
@@ -165,6 +165,21 @@ async fn a_failover_by_sentinels_is_followed() {
     until_told(&mut store).await;
     let mut direct = open(&replica.url());
     assert!(direct.board_read(&[WORKER]).await.unwrap()[0].is_some(), "the replica is asked now");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_ask_for_the_password_are_shown_that_of_redis() {
+    let primary = Redis::start(&[]);
+    let sentinel = Redis::sentinel(primary.port);
+    say(&sentinel, &["SENTINEL", "SET", "main", "auth-pass", "hush"]).await;
+    say(&primary, &["CONFIG", "SET", "requirepass", "hush"]).await;
+    let address = format!("redis+sentinel://:hush@127.0.0.1:{}/main", sentinel.port);
+    // While the sentinel asks for none, it would refuse one.
+    until_told(&mut open(&address)).await;
+    say(&sentinel, &["ACL", "SETUSER", "default", ">hush"]).await;
+    until_told(&mut open(&address)).await;
+    let mut stranger = open(&format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port));
+    assert_eq!(stranger.ping().await, Err(Fault::Password));
 }
 
 #[tokio::test(flavor = "multi_thread")]
