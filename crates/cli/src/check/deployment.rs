@@ -26,8 +26,8 @@ pub(super) fn report(config: &Config) -> Option<Report> {
     let (certificates, audit) = (certificates(config), unwritable(config));
     let (found, salts) = (certificates_of_found(config), unsalted(config));
     let (state, prices) = (unkept(config), unmatched_prices(config));
-    let findings =
-        [unguarded(config), certificates, found, salts, audit, state, keys, prices, files];
+    let (open, watched) = (unguarded(config), watched(config));
+    let findings = [open, watched, certificates, found, salts, audit, state, keys, prices, files];
     let findings: Vec<Finding> = findings.into_iter().flatten().collect();
     (!findings.is_empty()).then(|| Report::of("deployment", findings))
 }
@@ -41,6 +41,20 @@ fn unguarded(config: &Config) -> Option<Finding> {
         );
         Finding::new("keys", Verdict::Warn, message)
             .hint("name `keys`, a `keys_file` or `jwt`, or let only a proxy that asks for them reach the listener")
+    })
+}
+
+/// A listener that others reach, at which they find what is for operators.
+fn watched(config: &Config) -> Option<Finding> {
+    (config.admin.listen.is_none() && !config.listen.ip().is_loopback()).then(|| {
+        let message = format!(
+            "every client that reaches {} may read `/metrics`, which names tenants, models and workers",
+            config.listen
+        );
+        Finding::new("operators", Verdict::Warn, message).hint(
+            "set `admin.listen`, where clients do not reach it, and `admin.token`: without one, what a proxy on this \
+             machine passes on may count as an operator's",
+        )
     })
 }
 
@@ -301,6 +315,14 @@ mod tests {
         assert_eq!(unguarded(&config(keys)), None);
         let jwt = "listen: 0.0.0.0:8080\njwt: {issuer: a, audience: b, jwks_file: c}";
         assert_eq!(unguarded(&config(jwt)), None);
+    }
+
+    #[test]
+    fn metrics_where_clients_are_are_told_of() {
+        assert_eq!(watched(&config("")), None);
+        assert!(watched(&config("listen: 0.0.0.0:8080")).is_some());
+        let apart = "listen: 0.0.0.0:8080\nadmin: {listen: '127.0.0.1:9091'}";
+        assert_eq!(watched(&config(apart)), None);
     }
 
     #[test]
