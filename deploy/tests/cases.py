@@ -32,6 +32,9 @@ CASES = {
     "the same with keys at the usual port": {
         "networkPolicy": {"enabled": True, "issuer": [{"ipBlock": {"cidr": "203.0.113.7/32"}}]},
         "config": {"jwt": {"issuer": "https://id.example", "audience": "a", "jwks_url": "https://id.example/keys"}}},
+    "a network of IPv6": {
+        "listenAddress": "[::]", "networkPolicy": {"enabled": True, "kubelets": ["fd00::/8"]},
+        "pools": {"one": {"model": "m", "servedModelName": "large: best"}, "cpu": {"role": "draft", "engine": "overdraft", "gpus": 0}}},
     "all pods replaced at once": {"updateStrategy": {"type": "Recreate"}, "pools": {"one": {"model": "m", "updateStrategy": {"type": "Recreate"}}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }

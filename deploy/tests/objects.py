@@ -326,6 +326,8 @@ def pools(manifests):
             continue
         container = workloads[own["service"]]["spec"]["template"]["spec"]["containers"][0]
         flags = dict(arg.lstrip("-").partition("=")[::2] for arg in container["args"] if arg.startswith("--"))
+        if "[" in (config_of(manifests) or {}).get("listen", "") and ":" not in flags.get("host", flags.get("listen", "").rpartition(":")[0]):
+            yield f"{name_of(workloads[own['service']])}: the gateway is in a network of IPv6, where this listens on IPv4 alone"
         model = container["args"][0] if container.get("command") else Path(flags.get("model", "")).stem
         if own.get("model") and own["model"] != flags.get("served-model-name", model):
             yield f"{name_of(workloads[own['service']])}: the gateway expects {own['model']} of it, which it does not serve"
