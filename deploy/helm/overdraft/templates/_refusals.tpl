@@ -1,6 +1,7 @@
 {{/* Values that are right by themselves and wrong together: each would be rendered, and refused or ignored later. */}}
 {{- define "overdraft.refusals" -}}
 {{- include "overdraft.refusals.names" . -}}
+{{- include "overdraft.refusals.images" . -}}
 {{- include "overdraft.refusals.ports" . -}}
 {{- include "overdraft.refusals.replicas" . -}}
 {{- include "overdraft.refusals.scrapes" . -}}
@@ -13,6 +14,22 @@
 {{- $full := include "overdraft.fullname" . -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $full) -}}
 {{- fail (printf "objects would be called `%s`, and Services have names of small letters, digits and `-` that begin with a letter; set fullnameOverride" $full) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image without a version is no reference, and pods whose labels say otherwise are selected by nobody. */}}
+{{- define "overdraft.refusals.images" -}}
+{{- range $name, $given := .Values.pools -}}
+{{- $image := (include "overdraft.pool" (dict "root" $ "pool" $given) | fromYaml).image -}}
+{{- if not (or $image.tag $image.digest) -}}
+{{- fail (printf "pools.%s.image has neither tag nor digest" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- $selected := include "overdraft.selectorLabels" (dict "root" . "component" "gateway") | fromYaml -}}
+{{- range $label, $_ := .Values.podLabels -}}
+{{- if hasKey $selected $label -}}
+{{- fail (printf "podLabels has %s, by which the Deployment and its Services select the pods" $label) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -77,6 +94,26 @@
 {{- $url := toString (default "" (get (default (dict) $config.store) "url")) -}}
 {{- if and (regexMatch "://[^@]*:[^@]*@" $url) (not (contains "${" $url)) -}}
 {{- fail "the password in the address of the store would stand in the ConfigMap; put the address into a Secret, and name it in redis.existingSecret" -}}
+{{- end -}}
+{{- $secrets := dict
+  "cache.encryption_key" (get (default (dict) $config.cache) "encryption_key")
+  "isolation.salt_secret" (get (default (dict) $config.isolation) "salt_secret")
+-}}
+{{- range $index, $key := $config.keys -}}
+{{- $_ := set $secrets (printf "keys[%d].key" $index) (get $key "key") -}}
+{{- end -}}
+{{- range $index, $worker := $config.workers -}}
+{{- $_ := set $secrets (printf "workers[%d].api_key" $index) (get $worker "api_key") -}}
+{{- end -}}
+{{- range $index, $source := $config.discovery -}}
+{{- range $kind, $found := $source -}}
+{{- $_ := set $secrets (printf "discovery[%d].%s.each.api_key" $index $kind) (get (default (dict) (get $found "each")) "api_key") -}}
+{{- end -}}
+{{- end -}}
+{{- range $path, $value := $secrets -}}
+{{- if and $value (not (contains "${" (toString $value))) -}}
+{{- fail (printf "config.%s would stand in the ConfigMap; have extraEnv bring it from a Secret, and name it as `${NAME}`" $path) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
