@@ -109,6 +109,10 @@ fn nothing_has_to_run() {
     has(&text, &["something listens; as HTTP: no answer within 2s"]);
     let text = report(&folder, "listen: 127.0.0.1:0\nworkers: []\nworkers: []\n", &["--offline"]);
     has(&text, &["problem", "workers"]);
+    // Nothing is known of its listeners, and those of the defaults are none of it.
+    let text = report(&folder, "listen: 0.0.0.0:9000\nscrape: {intervall: 1s}\n", &[]);
+    has(&text, &["unknown key `intervall`", "running        not known: the configuration"]);
+    assert!(!text.contains("listeners") && !text.contains("127.0.0.1:8080"), "{text}");
     std::fs::remove_file(folder.path().join("overdraft.yaml")).expect("it was written");
     let mut bare = Command::new(binary());
     let out = bare.args(["doctor", "--offline"]).current_dir(folder.path()).output();

@@ -26,6 +26,14 @@ const QUESTIONS: [(&str, &str); 5] = [
 
 type Answer = Result<(StatusCode, Bytes), AskError>;
 
+/// Where no address is known.
+pub(super) fn unknown() -> Section {
+    let mut section = Section::new("gateway");
+    let why = "not known: the configuration cannot be read; give its address as `http://HOST:PORT`";
+    section.fact("running", why);
+    section
+}
+
 /// Asks the gateway at `address`.
 pub(super) async fn section(address: Address, token: Option<&str>) -> Section {
     let mut section = Section::new("gateway");

@@ -71,22 +71,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         token_value(token)?;
     }
     let found = configuration::find(arguments.config.as_deref());
-    let config = found.config().cloned().unwrap_or_default();
     let mut sections = vec![build::section(), machine::section(), found.section()];
     let mut reports = Vec::new();
     if !arguments.offline {
         let runtime = crate::runtime::runtime()?;
-        let token = arguments.token.as_deref().or_else(|| token_of(&config));
-        let asked = async {
-            tokio::join!(
-                check::survey(&config, Measuring::Left, PATIENCE),
-                listeners::section(&config),
-                gateway::section(url.unwrap_or_else(|| operators_of(&config)), token),
-            )
-        };
-        let (found, listening, running) = runtime.block_on(asked);
-        reports = found;
-        sections.extend([listening, running]);
+        let asked = runtime.block_on(asked(found.config(), url, arguments.token.as_deref()));
+        reports = asked.reports;
+        sections.extend(asked.sections);
         // A name that takes long to resolve holds a thread, which must not hold the report.
         runtime.shutdown_background();
     }
@@ -95,6 +86,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     } else {
         page(&sections, &reports)
     })
+}
+
+/// What questions over the network brought.
+struct Asked {
+    sections: Vec<Section>,
+    reports: Vec<Report>,
+}
+
+/// Asks what a configuration names, and the gateway at `url` or where the configuration has it. Of one that cannot be
+/// read nothing is known: the listeners and workers of the defaults would be taken for its own.
+async fn asked(config: Option<&Config>, url: Option<Address>, token: Option<&str>) -> Asked {
+    let Some(config) = config else {
+        let section = match url {
+            Some(url) => gateway::section(url, token).await,
+            None => gateway::unknown(),
+        };
+        return Asked { sections: vec![section], reports: Vec::new() };
+    };
+    let token = token.or_else(|| token_of(config));
+    let (reports, listening, running) = tokio::join!(
+        check::survey(config, Measuring::Left, PATIENCE),
+        listeners::section(config),
+        gateway::section(url.unwrap_or_else(|| operators_of(config)), token),
+    );
+    Asked { sections: vec![listening, running], reports }
 }
 
 fn address_of(url: &str) -> Result<Address, Fault> {
