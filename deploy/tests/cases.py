@@ -35,6 +35,7 @@ CASES = {
     "a network of IPv6": {
         "listenAddress": "[::]", "networkPolicy": {"enabled": True, "kubelets": ["fd00::/8"]},
         "pools": {"one": {"model": "m", "servedModelName": "large: best"}, "cpu": {"role": "draft", "engine": "overdraft", "gpus": 0}}},
+    "DNS of OpenShift": {"networkPolicy": {"enabled": True, "dnsPorts": [5353]}},
     "all pods replaced at once": {"updateStrategy": {"type": "Recreate"}, "pools": {"one": {"model": "m", "updateStrategy": {"type": "Recreate"}}}},
     "a network policy without scrapers": {"networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}], "scrapers": []}},
 }

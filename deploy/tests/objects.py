@@ -17,6 +17,8 @@ GRACE_MARGIN_SECONDS = 5
 # A gateway that has cut requests waits this long for the scrape that tells of them.
 LAST_SCRAPE_SECONDS = 20
 PROBE_SECONDS_MIN = 30
+# Of Services, and of the pods behind OpenShift's.
+DNS_PORTS = (53, 5353)
 
 
 def kind(manifests, *kinds):
@@ -151,9 +153,9 @@ def policies(manifests):
                 if isinstance(port.get("port"), str) and port["port"] not in names:
                     yield f"{name_of(one)}: {port['port']} is not a port of the pods"
         if "Egress" in one["spec"].get("policyTypes", []):
-            named = {port.get("protocol") for rule in one["spec"].get("egress", []) for port in rule.get("ports", []) if port.get("port") == 53}
+            named = {port.get("protocol") for rule in one["spec"].get("egress", []) for port in rule.get("ports", []) if port.get("port") in DNS_PORTS}
             if named != {"UDP", "TCP"}:
-                yield f"{name_of(one)}: names resolve over UDP and TCP, port 53; it opens {sorted(map(str, named))}"
+                yield f"{name_of(one)}: names resolve over UDP and TCP, port 53 or OpenShift's 5353; it opens {sorted(map(str, named))}"
 
 
 def closed(manifests):
