@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{LONG, ROLE, ids_chunk, text, text_chunk, three_vllms, vllms};
-use crate::client::End;
-use crate::harness::{CHAT, DONE, MODEL, finish, token};
+use crate::client::{Client, End};
+use crate::harness::{CHAT, DONE, Gateway, MODEL, finish, token};
 use crate::mock::{Call, Mock};
 use crate::relaying::row;
 
@@ -42,16 +42,22 @@ async fn ids_go_on_where_they_are_known_and_stay_with_the_gateway() {
     assert_eq!(rest, format!("{comment}{space}\n\n{last}\n\n{DONE}"));
 }
 
-#[tokio::test]
-async fn a_worker_that_dies_when_it_is_asked_for_a_text_closes_no_way() {
-    let (mut mocks, gateway) = three_vllms().await;
+/// A client that was shown one token of a stream whose worker then broke off.
+async fn broken_off(mocks: &mut [Mock], gateway: &Gateway) -> Client {
     let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
-    let mut call = Mock::any(&mut mocks).await;
+    let mut call = Mock::any(mocks).await;
     call.stream().await;
     call.chunk(&format!("{ROLE}{}", ids_chunk("one", &[10]))).await;
     client.head().await;
     client.chunk().await.unwrap();
     call.reset();
+    client
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_when_it_is_asked_for_a_text_closes_no_way() {
+    let (mut mocks, gateway) = three_vllms().await;
+    let mut client = broken_off(&mut mocks, &gateway).await;
     let ask = Mock::any(&mut mocks).await;
     assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
     ask.reset();
@@ -164,13 +170,7 @@ async fn asked_to_go_on(mocks: &mut [Mock]) -> Call {
 #[tokio::test]
 async fn who_leaves_while_a_third_worker_is_asked_has_its_own_prompt_counted() {
     let (mut mocks, gateway) = three_vllms().await;
-    let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
-    let mut call = Mock::any(&mut mocks).await;
-    call.stream().await;
-    call.chunk(&format!("{ROLE}{}", ids_chunk("one", &[10]))).await;
-    client.head().await;
-    client.chunk().await.unwrap();
-    call.reset();
+    let mut client = broken_off(&mut mocks, &gateway).await;
     // The second has read what the first had said, and counts that as its prompt.
     let mut call = asked_to_go_on(&mut mocks).await;
     assert_eq!(call.json()["prompt"], json!([1, 2, 10]));
