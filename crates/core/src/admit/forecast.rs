@@ -216,7 +216,7 @@ impl Forecast {
         self.sums.add(held);
     }
 
-    /// So many tokens of all its answers have come. Draws that this refutes are made again.
+    /// So many tokens of all its answers have come. Its lengths are drawn again, with what is known by now.
     pub(crate) fn progress(&mut self, place: Place, streamed: Tokens, lengths: &Lengths) {
         let Self { held, worlds, sums, .. } = self;
         let Some(held) = held.get_mut(place.0).and_then(Option::as_mut) else { return };
@@ -228,11 +228,7 @@ impl Forecast {
         sums.add(held);
         let generated = held.generated();
         let Prospect { lengths: drawn, class, limit, dice, .. } = &mut held.booking.prospect;
-        for (number, length) in (0_u64..).zip(drawn) {
-            if *length <= generated {
-                *length = lengths.draw_beyond(*class, *limit, generated, *dice ^ number << 32);
-            }
-        }
+        *drawn = lengths.draw(*class, *limit, generated, *dice);
         worlds.change(&before, &held.remains());
     }
 

@@ -8,8 +8,13 @@
 //! makes a sample one look-up. A class with few samples borrows from all answers of its model, and
 //! a model without samples from a prior.
 //!
-//! A sampled length that the answer has exceeded is sampled again among the lengths that are left:
-//! P(L | L > g).
+//! As an answer grows, its lengths are sampled again among those that are left, P(L | L > g), with what is
+//! known by then.
+//!
+//! How answers differ is chance, and over many of them chance evens out. What is not known of their
+//! class does not: lengths that few answers have reached yet are too long, or too short, for all of
+//! them alike. So beyond the length that [`KNOWN_FROM`] answers have reached, all answers of a class
+//! are sampled from the same eighth of the distribution in a world.
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +46,13 @@ impl Class {
         let log2 = limit.map_or(u32::BITS, |limit| limit.max(1).ilog2());
         Self { model, kind, limit_log2: u8::try_from(log2).unwrap_or(u8::MAX) }
     }
+
+    /// The eighth from which all its answers are sampled in a world where too few are known. It is another one
+    /// for each class, because what is not known of one says nothing of another.
+    fn common_eighth(self, world: u64) -> u64 {
+        let noise = split_mix(self.model ^ self.kind.0 ^ u64::from(self.limit_log2));
+        world.wrapping_add(noise) & 7
+    }
 }
 
 /// Draws made for one answer.
@@ -62,6 +74,9 @@ const FADE_AFTER: u32 = 1_024;
 const LEAN_CLASS: u64 = 16;
 const LEAN_MODEL: u64 = 8;
 
+/// Answers that must have reached a length before it counts as known how many end there.
+const KNOWN_FROM: u32 = 16;
+
 /// Buckets to a doubling.
 const OCTAVE: usize = 8;
 
@@ -71,6 +86,9 @@ const STEPS_WIDE: u64 = 64;
 
 /// One step between two quantiles, in fixed point.
 const STEP: u64 = 1 << 16;
+
+/// The place of the greatest quantile.
+const PLACE_MAX: u64 = STEPS_WIDE * STEP;
 
 /// What was seen of answers' lengths.
 #[derive(Debug, Default)]
@@ -92,9 +110,22 @@ struct Histogram {
     shares: [u32; BUCKETS],
     /// The length below which so many 64ths of all answers are.
     quantiles: [u32; STEPS + 1],
+    /// The length that [`KNOWN_FROM`] answers have reached, of this class or of its model.
+    known_to: u32,
+    /// Its place among the quantiles.
+    known_place: u64,
     /// Answers until the tables are made anew.
     stale_in: u32,
     noted_last: u64,
+}
+
+/// What a life table borrows while it has few answers.
+#[derive(Clone, Copy, Debug)]
+struct Lent<'a> {
+    shares: &'a [u32; BUCKETS],
+    /// What it counts as, in answers.
+    answers: u64,
+    known_to: u32,
 }
 
 /// All answers, as a sum of shares.
@@ -131,49 +162,47 @@ impl Lengths {
             self.models.insert(class.model, Box::new(Histogram::new()));
         }
         let Some(model) = self.models.get_mut(&class.model) else { return };
-        model.noted(&notes, self.notes, &GENERAL, LEAN_MODEL);
+        model.noted(&notes, self.notes, Lent::GENERAL);
         if !self.classes.contains_key(&class) {
             self.forget_one_if_full();
             self.classes.insert(class, Box::new(Histogram::new()));
         }
-        let model = self.models.get(&class.model).map_or(&GENERAL, |model| &model.shares);
+        let lent = self.models.get(&class.model).map_or(Lent::GENERAL, |model| model.lent());
         if let Some(own) = self.classes.get_mut(&class) {
-            own.noted(&notes, self.notes, model, LEAN_CLASS);
+            own.noted(&notes, self.notes, lent);
         }
     }
 
-    /// One draw of how long an answer of that class gets for each of eight worlds, one out of each
-    /// eighth of what is likely; equal `dice` draw alike.
-    pub fn draw(&self, class: Class, limit: Option<u32>, dice: u64) -> [u32; DRAWS] {
-        let quantiles = self.quantiles(class);
-        let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
+    /// How long an answer of that class gets that has `length` tokens already, for each of eight worlds: one draw
+    /// out of each eighth of what is likely. Equal `dice` draw from the same places of what is left, so the draws of
+    /// one answer change with what is known and not by chance.
+    pub fn draw(&self, class: Class, limit: Option<u32>, length: u32, dice: u64) -> [u32; DRAWS] {
+        let (quantiles, known) = self.table(class);
+        let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX).max(length);
+        let passed = if length == 0 { 0 } else { place_of(quantiles, length) };
         // Which eighth a world gets, differs between requests: worlds must not agree.
         let mut noise = split_mix(dice);
         let (first, stride) = (noise & 7, ((noise >> 3) & 6) | 1);
-        let mut eighth = first;
+        let (mut eighth, mut world) = (first, 0);
         [(); DRAWS].map(|()| {
             noise = split_mix(noise);
             let within = noise % STEP;
-            let place = (eighth * STEP + within) * (STEPS_WIDE / 8);
+            let common = class.common_eighth(world);
+            let mut place = place_in(passed, eighth, within);
+            if known < place {
+                place = place_in(known.max(passed), common, within);
+            }
             eighth = (eighth + stride) & 7;
-            at(quantiles, place).clamp(1, most)
+            world += 1;
+            let drawn = if passed < PLACE_MAX {
+                at(quantiles, place)
+            } else {
+                // Longer than any that was seen: up to as long again.
+                let more = u64::from(length) * (common * STEP + within) / (8 * STEP);
+                length.saturating_add(u32::try_from(more).unwrap_or(0))
+            };
+            drawn.max(length.saturating_add(1)).min(most)
         })
-    }
-
-    /// A draw of how long an answer gets that has `length` tokens already.
-    pub fn draw_beyond(&self, class: Class, limit: Option<u32>, length: u32, dice: u64) -> u32 {
-        let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
-        let quantiles = self.quantiles(class);
-        let noise = split_mix(dice ^ u64::from(length)) % STEP;
-        let whole = STEPS_WIDE * STEP;
-        let passed = place_of(quantiles, length);
-        let drawn = if passed < whole {
-            at(quantiles, passed + (whole - passed) * noise / STEP)
-        } else {
-            // Longer than any that was seen: up to as long again.
-            length.saturating_add(u32::try_from(u64::from(length) * noise / STEP).unwrap_or(0))
-        };
-        drawn.max(length.saturating_add(1)).min(most.max(length))
     }
 
     /// Answers of that class that count, fading.
@@ -181,9 +210,10 @@ impl Lengths {
         self.classes.get(&class).map_or(0, |own| own.answers())
     }
 
-    fn quantiles(&self, class: Class) -> &[u32; STEPS + 1] {
+    /// The quantiles of a class, and the place among them up to which they are known.
+    fn table(&self, class: Class) -> (&[u32; STEPS + 1], u64) {
         let own = self.classes.get(&class).or_else(|| self.models.get(&class.model));
-        own.map_or(&GENERAL_QUANTILES, |own| &own.quantiles)
+        own.map_or((&GENERAL_QUANTILES, 0), |own| (&own.quantiles, own.known_place))
     }
 
     fn forget_one_if_full(&mut self) {
@@ -197,6 +227,11 @@ impl Lengths {
     }
 }
 
+impl Lent<'_> {
+    /// What is taken of answers in general.
+    const GENERAL: Self = Self { shares: &GENERAL, answers: LEAN_MODEL, known_to: 0 };
+}
+
 impl Histogram {
     const fn new() -> Self {
         Self {
@@ -205,18 +240,19 @@ impl Histogram {
             come: 0,
             shares: [0; BUCKETS],
             quantiles: [0; STEPS + 1],
+            known_to: 0,
+            known_place: 0,
             stale_in: 0,
             noted_last: 0,
         }
     }
 
-    fn noted(
-        &mut self,
-        notes: &impl Fn(&mut Self),
-        noted: u64,
-        others: &[u32; BUCKETS],
-        lean: u64,
-    ) {
+    /// What a class of this model borrows.
+    const fn lent(&self) -> Lent<'_> {
+        Lent { shares: &self.shares, answers: LEAN_CLASS, known_to: self.known_to }
+    }
+
+    fn noted(&mut self, notes: &impl Fn(&mut Self), noted: u64, lent: Lent<'_>) {
         notes(self);
         self.noted_last = noted;
         if u64::from(FADE_AFTER) <= self.answers() {
@@ -231,8 +267,10 @@ impl Histogram {
         if self.stale_in == 0 {
             // So often that the tables are never more than a sixteenth behind.
             self.stale_in = u32::try_from(self.answers() / 16).unwrap_or(1).max(1);
-            self.share_out(others, lean);
+            self.share_out(lent);
             self.tabulate();
+            self.known_to = self.reached().max(lent.known_to);
+            self.known_place = place_of(&self.quantiles, self.known_to);
         }
     }
 
@@ -259,8 +297,16 @@ impl Histogram {
         u64::from(self.come / WEIGHT)
     }
 
-    /// Makes the shares, counting `lean` answers of `others` as well.
-    fn share_out(&mut self, others: &[u32; BUCKETS], lean: u64) {
+    /// The length that [`KNOWN_FROM`] answers have reached.
+    fn reached(&self) -> u32 {
+        let come = self.ended.iter().zip(&self.survived);
+        let mut come = come.map(|(ended, survived)| ended.saturating_add(*survived));
+        let unknown = come.position(|come| come < KNOWN_FROM * WEIGHT);
+        unknown.map_or(LENGTH_MAX, shortest)
+    }
+
+    /// Makes the shares, counting what is lent as well.
+    fn share_out(&mut self, lent: Lent<'_>) {
         let own = self.answers();
         let mut left = WHOLE;
         let mut shares = [0; BUCKETS];
@@ -281,8 +327,8 @@ impl Histogram {
             *share += each;
         }
         for (bucket, share) in shares.into_iter().enumerate() {
-            let lent = u64::from(others[bucket]) * lean;
-            let mixed = (share * own + lent) / (own + lean);
+            let others = u64::from(lent.shares[bucket]) * lent.answers;
+            let mixed = (share * own + others) / (own + lent.answers);
             self.shares[bucket] = u32::try_from(mixed).unwrap_or(0);
         }
     }
@@ -312,6 +358,11 @@ fn last_with(weight: impl Fn(usize) -> u64) -> Option<usize> {
     (0..BUCKETS).rev().find(|&bucket| weight(bucket) > 0)
 }
 
+/// A place in one of the eighths between `from` and the greatest place.
+const fn place_in(from: u64, eighth: u64, within: u64) -> u64 {
+    from + (PLACE_MAX - from) * (eighth * STEP + within) / (8 * STEP)
+}
+
 /// The length at a place among the quantiles.
 fn at(quantiles: &[u32; STEPS + 1], place: u64) -> u32 {
     let step = (place / STEP).min(STEPS_WIDE - 1);
@@ -326,7 +377,7 @@ fn place_of(quantiles: &[u32; STEPS + 1], length: u32) -> u64 {
     let above = quantiles.partition_point(|&quantile| quantile <= length);
     let Some(step) = above.checked_sub(1) else { return 0 };
     if step == STEPS {
-        return STEPS_WIDE * STEP;
+        return PLACE_MAX;
     }
     let (low, high) = (quantiles[step], quantiles[step + 1]);
     let into = u64::from(length - low) * STEP / u64::from((high - low).max(1));

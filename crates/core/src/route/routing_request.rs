@@ -37,7 +37,7 @@ impl Router {
         let each = u64::from(limit.unwrap_or(UNSAID_LIMIT));
         Prospect {
             answers,
-            lengths: self.lengths.draw(class, limit, dice),
+            lengths: self.lengths.draw(class, limit, 0, dice),
             declared: u64::from(prompt.get()) + each * u64::from(answers),
             class,
             limit,

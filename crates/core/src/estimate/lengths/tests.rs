@@ -20,7 +20,7 @@ fn seen() -> Lengths {
 }
 
 fn draws(lengths: &Lengths, limit: Option<u32>) -> Vec<u32> {
-    let drawn = (0..500).flat_map(|dice| lengths.draw(class(limit), limit, dice));
+    let drawn = (0..500).flat_map(|dice| lengths.draw(class(limit), limit, 0, dice));
     let mut drawn: Vec<u32> = drawn.collect();
     drawn.sort_unstable();
     drawn
@@ -63,8 +63,8 @@ fn each_request_draws_once_from_every_eighth_and_worlds_do_not_agree() {
     let lengths = seen();
     let mut sums = [0_u64; DRAWS];
     for dice in 0..400 {
-        let drawn = lengths.draw(class(None), None, dice);
-        assert_eq!(drawn, lengths.draw(class(None), None, dice));
+        let drawn = lengths.draw(class(None), None, 0, dice);
+        assert_eq!(drawn, lengths.draw(class(None), None, 0, dice));
         let mut sorted = drawn;
         sorted.sort_unstable();
         for (eighth, length) in (0_u32..).zip(sorted) {
@@ -83,7 +83,7 @@ fn each_request_draws_once_from_every_eighth_and_worlds_do_not_agree() {
 fn an_answer_that_is_long_already_is_drawn_among_the_longer_ones() {
     let lengths = seen();
     let beyond = |length| {
-        let drawn = (0..2_000).map(|dice| lengths.draw_beyond(class(None), None, length, dice));
+        let drawn = (0..250).flat_map(|dice| lengths.draw(class(None), None, length, dice));
         let mut drawn: Vec<u32> = drawn.collect();
         drawn.sort_unstable();
         drawn
@@ -93,8 +93,8 @@ fn an_answer_that_is_long_already_is_drawn_among_the_longer_ones() {
     assert!(drawn[1_000].abs_diff(950) < 30, "{}", drawn[1_000]);
     let drawn = beyond(50_000);
     assert!(50_000 < drawn[0] && drawn[1_999] <= 100_000, "longer than any that was seen");
-    assert_eq!(lengths.draw_beyond(class(None), Some(900), 899, 3), 900);
-    assert_eq!(lengths.draw_beyond(class(None), Some(900), 900, 3), 900);
+    assert_eq!(lengths.draw(class(None), Some(900), 899, 3), [900; DRAWS]);
+    assert_eq!(lengths.draw(class(None), Some(900), 900, 3), [900; DRAWS]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_class_leans_on_its_model_until_it_was_seen() {
     let mut lengths = seen();
     let short = Class::new(MODEL, Kind(9), Some(64));
     let median = |lengths: &Lengths| {
-        let drawn = (0..100).flat_map(|dice| lengths.draw(short, None, dice));
+        let drawn = (0..100).flat_map(|dice| lengths.draw(short, None, 0, dice));
         let mut drawn: Vec<u32> = drawn.collect();
         drawn.sort_unstable();
         drawn[400]
@@ -138,6 +138,46 @@ fn classes_are_bounded_and_the_oldest_goes() {
         lengths.note_end(Class::new(model, Kind(0), None), 0, u32::MAX);
     }
     assert_eq!(lengths.models.len(), MODELS_MAX);
+}
+
+/// Three hundred answers that have 400 tokens, of which none has ended.
+fn under_way() -> Lengths {
+    let mut lengths = Lengths::new();
+    for _ in 0..300 {
+        lengths.note_growth(class(None), 0, 400);
+    }
+    lengths
+}
+
+#[test]
+fn what_is_not_known_of_a_class_is_common_to_all_its_answers() {
+    let lengths = under_way();
+    let mut sums = [0_u64; DRAWS];
+    for dice in 0..400 {
+        for (sum, length) in sums.iter_mut().zip(lengths.draw(class(None), None, 0, dice)) {
+            *sum += u64::from(length);
+        }
+    }
+    let sums = sums.map(|sum| sum / 400);
+    let (least, most) = (sums.iter().min().unwrap(), sums.iter().max().unwrap());
+    assert!((380..460).contains(least) && (700..900).contains(most), "{sums:?}");
+    let other = lengths.draw(Class::new(MODEL + 1, Kind(0), None), None, 0, 5);
+    assert_ne!(other, lengths.draw(Class::new(MODEL + 2, Kind(0), None), None, 0, 5));
+}
+
+#[test]
+fn an_answer_is_drawn_from_the_same_place_until_something_else_is_known() {
+    let lengths = seen();
+    for dice in 0..100 {
+        let (before, after) =
+            (lengths.draw(class(None), None, 0, dice), lengths.draw(class(None), None, 200, dice));
+        for (before, after) in before.into_iter().zip(after) {
+            // A tenth of all ends before 200 tokens.
+            let expected = 200 + before.saturating_sub(100) * 9 / 10;
+            assert!(after.abs_diff(expected) < 30, "{before}: {after} for {expected}");
+        }
+    }
+    assert!(under_way().draw(class(None), None, 30, 5).iter().all(|length| 390 < *length));
 }
 
 #[test]
