@@ -116,7 +116,7 @@ impl Default for AdmitSettings {
         Self {
             mode: Mode::Peak,
             kv_threshold_permille: ByPriority { flex: 850, default: 970, priority: 990 },
-            caution_milli: ByPriority { flex: 1_250, default: 1_000, priority: 750 },
+            caution_milli: ByPriority { flex: 625, default: 500, priority: 375 },
             watermark_permille: 20,
             fair_reserve_permille: 150,
             prefill_backlog: Micros::new(1_000_000),
