@@ -47,11 +47,10 @@ impl Class {
         Self { model, kind, limit_log2: u8::try_from(log2).unwrap_or(u8::MAX) }
     }
 
-    /// The eighth from which all its answers are sampled in a world where too few are known. It is another one
-    /// for each class, because what is not known of one says nothing of another.
-    fn common_eighth(self, world: u64) -> u64 {
-        let noise = split_mix(self.model ^ self.kind.0 ^ u64::from(self.limit_log2));
-        world.wrapping_add(noise) & 7
+    /// The eighth from which all its answers are sampled in the first world, as far as too few are known. It is
+    /// another one for each class, because what is not known of one says nothing of another.
+    fn common_eighth(self) -> u64 {
+        split_mix(self.model ^ self.kind.0 ^ u64::from(self.limit_log2)) & 7
     }
 }
 
@@ -110,7 +109,7 @@ struct Histogram {
     shares: [u32; BUCKETS],
     /// The length below which so many 64ths of all answers are.
     quantiles: [u32; STEPS + 1],
-    /// The length that [`KNOWN_FROM`] answers have reached, of this class or of its model.
+    /// The length that [`KNOWN_FROM`] answers have reached; those of its model count while they outweigh its own.
     known_to: u32,
     /// Its place among the quantiles.
     known_place: u64,
@@ -183,24 +182,24 @@ impl Lengths {
         // Which eighth a world gets, differs between requests: worlds must not agree.
         let mut noise = split_mix(dice);
         let (first, stride) = (noise & 7, ((noise >> 3) & 6) | 1);
-        let (mut eighth, mut world) = (first, 0);
+        let (mut eighth, mut common) = (first, class.common_eighth());
         [(); DRAWS].map(|()| {
             noise = split_mix(noise);
-            let within = noise % STEP;
-            let common = class.common_eighth(world);
+            // Two draws from separate bits: that a place is beyond the known says something of the first.
+            let (within, beyond) = (noise % STEP, (noise >> 32) % STEP);
             let mut place = place_in(passed, eighth, within);
             if known < place {
-                place = place_in(known.max(passed), common, within);
+                place = place_in(known.max(passed), common, beyond);
             }
-            eighth = (eighth + stride) & 7;
-            world += 1;
             let drawn = if passed < PLACE_MAX {
                 at(quantiles, place)
             } else {
                 // Longer than any that was seen: up to as long again.
-                let more = u64::from(length) * (common * STEP + within) / (8 * STEP);
+                let more = u64::from(length) * (common * STEP + beyond) / (8 * STEP);
                 length.saturating_add(u32::try_from(more).unwrap_or(0))
             };
+            eighth = (eighth + stride) & 7;
+            common = (common + 1) & 7;
             drawn.max(length.saturating_add(1)).min(most)
         })
     }
@@ -269,7 +268,8 @@ impl Histogram {
             self.stale_in = u32::try_from(self.answers() / 16).unwrap_or(1).max(1);
             self.share_out(lent);
             self.tabulate();
-            self.known_to = self.reached().max(lent.known_to);
+            let is_lent = self.answers() <= lent.answers;
+            self.known_to = self.reached().max(if is_lent { lent.known_to } else { 0 });
             self.known_place = place_of(&self.quantiles, self.known_to);
         }
     }

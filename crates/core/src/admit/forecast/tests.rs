@@ -192,6 +192,19 @@ fn a_deviation_is_the_same_however_far_worlds_are_apart() {
 }
 
 #[test]
+fn an_answer_in_flight_is_drawn_again_with_what_is_known_by_now() {
+    let (mut forecast, mut lengths) = (Forecast::new(), Lengths::new());
+    let class = Class::default();
+    let place = forecast.start(booking(lengths.draw(class, None, 0, 7), 1, 10)).unwrap();
+    for _ in 0..100 {
+        lengths.note_growth(class, 0, 600);
+    }
+    assert!(forecast.peak().mean < 400, "as answers are in general");
+    forecast.progress(place, Tokens::new(5), &lengths);
+    assert!(600 < forecast.peak().mean, "none of a hundred has ended before 600");
+}
+
+#[test]
 fn a_draw_that_was_refuted_is_made_again_and_never_beyond_the_limit() {
     let mut forecast = Forecast::new();
     let mut booking = booking([50; WORLDS], 1, 10);

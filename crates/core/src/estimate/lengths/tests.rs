@@ -140,9 +140,8 @@ fn classes_are_bounded_and_the_oldest_goes() {
     assert_eq!(lengths.models.len(), MODELS_MAX);
 }
 
-/// Three hundred answers that have 400 tokens, of which none has ended.
-fn under_way() -> Lengths {
-    let mut lengths = Lengths::new();
+/// Three hundred answers that have 400 tokens, of which none has ended; besides, what was seen before.
+fn under_way(mut lengths: Lengths) -> Lengths {
     for _ in 0..300 {
         lengths.note_growth(class(None), 0, 400);
     }
@@ -151,18 +150,28 @@ fn under_way() -> Lengths {
 
 #[test]
 fn what_is_not_known_of_a_class_is_common_to_all_its_answers() {
-    let lengths = under_way();
-    let mut sums = [0_u64; DRAWS];
-    for dice in 0..400 {
-        for (sum, length) in sums.iter_mut().zip(lengths.draw(class(None), None, 0, dice)) {
-            *sum += u64::from(length);
-        }
+    let other = Class::new(MODEL, Kind(1), None);
+    let mut beside = Lengths::new();
+    for number in 0..300 {
+        beside.note_end(other, 0, 600 + number);
     }
-    let sums = sums.map(|sum| sum / 400);
-    let (least, most) = (sums.iter().min().unwrap(), sums.iter().max().unwrap());
-    assert!((380..460).contains(least) && (700..900).contains(most), "{sums:?}");
-    let other = lengths.draw(Class::new(MODEL + 1, Kind(0), None), None, 0, 5);
-    assert_ne!(other, lengths.draw(Class::new(MODEL + 2, Kind(0), None), None, 0, 5));
+    for lengths in [under_way(Lengths::new()), under_way(beside)] {
+        let mut sums = [0_u64; DRAWS];
+        for dice in 0..400 {
+            for (sum, length) in sums.iter_mut().zip(lengths.draw(class(None), None, 0, dice)) {
+                *sum += u64::from(length);
+            }
+        }
+        let sums = sums.map(|sum| sum / 400);
+        let (least, most) = (sums.iter().min().unwrap(), sums.iter().max().unwrap());
+        assert!((380..480).contains(least) && (680..900).contains(most), "{sums:?}");
+    }
+}
+
+#[test]
+fn what_is_not_known_of_two_classes_is_not_common_to_them() {
+    let order = |model| Lengths::new().draw(Class::new(model, Kind(0), None), None, 0, 5);
+    assert!((1..8).any(|model| order(0) != order(model)));
 }
 
 #[test]
@@ -177,7 +186,9 @@ fn an_answer_is_drawn_from_the_same_place_until_something_else_is_known() {
             assert!(after.abs_diff(expected) < 30, "{before}: {after} for {expected}");
         }
     }
-    assert!(under_way().draw(class(None), None, 30, 5).iter().all(|length| 390 < *length));
+    assert!(
+        under_way(Lengths::new()).draw(class(None), None, 30, 5).iter().all(|length| 390 < *length)
+    );
 }
 
 #[test]
