@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{Server, binary};
+use crate::harness::{Server, binary, until};
 
 /// A profile that ships, at a quarter of its speed: a step takes tens of milliseconds, so that what the
 /// machine beside it does weighs little.
@@ -42,6 +42,7 @@ fn a_simulated_worker_is_measured_and_found_again() {
     let flags = ["--quick", "--hardware", "mine", "--write", path, "--max-num-seqs", "1024"];
     let told = calibrate(&server, &flags, 0);
     assert!(told.contains("mean absolute error") && told.contains("not fitted"), "{told}");
+    assert!(told.contains(" of a prompt beside 4 answers at "), "{told}");
     assert!(told.contains("--profile mine-tp1/llama-3-8b-measured --network-ms "), "{told}");
     let simulate = |profile: &str, load: &[&str], more: &[&str]| -> Value {
         let out = Command::new(binary())
@@ -80,6 +81,7 @@ fn a_busy_worker_is_not_measured() {
     let server = Server::worker(&WORKER);
     let ask = r#"{"model":"llama-3-8b","prompt":"[answer:2000]","max_tokens":2000,"stream":true}"#;
     let _stream = server.open("POST", "/v1/completions", ask);
+    until("the request runs", || 0.0 < server.metric("vllm:num_requests_running"));
     let told = calibrate(&server, &["--quick", "--write", "/dev/null"], 1);
     assert!(told.contains("the worker is not idle: `1` requests run"), "{told}");
     assert!(told.contains("hint: take it out of the fleet"), "{told}");

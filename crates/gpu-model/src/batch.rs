@@ -84,6 +84,11 @@ impl Batch {
         self.sequences
     }
 
+    /// Sequences that decode.
+    pub const fn decodes(&self) -> f64 {
+        self.decodes
+    }
+
     /// Positions whose keys and values the decoding sequences read.
     pub const fn decode_context(&self) -> f64 {
         self.decode_context

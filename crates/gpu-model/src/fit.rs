@@ -16,20 +16,24 @@ const KNEE_MIN: f64 = 1.0;
 const KNEE_STEPS: u32 = 24;
 
 /// Coefficients of the linear part.
-const TERMS: usize = 6;
+const TERMS: usize = 7;
 
 /// Observations for a fit at least.
-pub const OBSERVED_MIN: usize = 8;
+pub const OBSERVED_MIN: usize = 10;
+
+/// How much longer than the sum of its parts a step that computes prompts and answers takes, as a share, before decodes
+/// are said to read more slowly beside prompts. Less is noise, which a load near the edge of capacity would multiply.
+const BESIDE_LONGER_MIN: f64 = 0.08;
 
 /// Pivots below this share of the largest say that terms cannot be told apart.
 const PIVOT_MIN: f64 = 1e-12;
 
-/// What was measured once.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What was measured once: a step, or the steps of a prompt that one step has no room for.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// What the step computed.
-    pub batch: Batch,
-    /// How long it took, in seconds.
+    /// What each step computed.
+    pub steps: Vec<Batch>,
+    /// How long they took, in seconds.
     pub seconds: f64,
     /// Whether that has in it what a request takes besides: the way there and back, the tokenizer.
     pub with_request: bool,
@@ -50,6 +54,9 @@ pub struct StepFit {
     pub per_sequence: f64,
     /// For each position whose keys and values a decode reads.
     pub per_context: f64,
+    /// For each such position in a step that computes prompts too, more than that; none where no such step was
+    /// measured.
+    pub per_context_beside: Option<f64>,
     /// For each pair of positions that attend in a prompt.
     pub per_pair: f64,
     /// What a request takes besides its steps.
@@ -62,44 +69,86 @@ impl StepFit {
     /// The fit with the least squares of relative errors; none for fewer than [`OBSERVED_MIN`].
     pub fn of(observed: &[Observed]) -> Option<Self> {
         let usable = |one: &&Observed| one.seconds.is_finite() && 0.0 < one.seconds;
-        let observed: Vec<Observed> = observed.iter().filter(usable).copied().collect();
+        let observed: Vec<Observed> = observed.iter().filter(usable).cloned().collect();
         if observed.len() < OBSERVED_MIN {
             return None;
         }
+        let parts = Self::best(&observed, false)?;
+        let longer = |one: &Observed| {
+            one.steps.iter().any(|batch| 0.0 < beside(batch))
+                && parts.seconds(one) * (1.0 + BESIDE_LONGER_MIN) < one.seconds
+        };
+        if observed.iter().any(longer) {
+            return Self::best(&observed, true);
+        }
+        Some(parts)
+    }
+
+    /// The fit with the least squares, with or without slower reading beside prompts.
+    fn best(observed: &[Observed], is_slower_beside: bool) -> Option<Self> {
         let knees = (0..KNEE_STEPS).map(|step| KNEE_MIN * 1.5_f64.powf(f64::from(step)));
         let all = knees.flat_map(|knee| POWERS.map(|power| (knee, power)));
-        let fits = all.filter_map(|(knee, power)| Self::at(&observed, knee, power));
+        let fits =
+            all.filter_map(|(knee, power)| Self::at(observed, knee, power, is_slower_beside));
         let best = fits.min_by(|one, other| one.0.total_cmp(&other.0))?;
         Some(best.1)
     }
 
-    /// How long a step takes by it, in seconds.
+    /// How long what was measured takes by it, in seconds.
     pub fn seconds(&self, one: &Observed) -> f64 {
-        let Batch { rows, sequences, decode_context, prefill_pairs, .. } = one.batch;
-        let multiplied = self.per_row * rows;
+        let steps: f64 = one.steps.iter().map(|batch| self.step(batch)).sum();
+        steps + if one.with_request { self.per_request } else { 0.0 }
+    }
+
+    /// How long a step takes by it, in seconds.
+    pub fn step(&self, batch: &Batch) -> f64 {
+        let multiplied = self.per_row * batch.rows;
         let layers =
             (self.read.powf(self.power) + multiplied.powf(self.power)).powf(1.0 / self.power);
         layers
             + self.fixed
-            + self.per_sequence * sequences
-            + self.per_context * decode_context
-            + self.per_pair * prefill_pairs
-            + if one.with_request { self.per_request } else { 0.0 }
+            + self.per_sequence * batch.sequences
+            + self.per_context * batch.decode_context
+            + self.per_context_beside.unwrap_or(0.0) * beside(batch)
+            + self.per_pair * batch.prefill_pairs
+    }
+
+    /// The rate at which decodes read keys and values in a step with prompts, as a share of their rate without
+    /// (`kv_share_beside_prompts` of a profile); none where that was not measured.
+    pub fn kv_share_beside_prompts(&self) -> Option<f64> {
+        Some(self.per_context / (self.per_context + self.per_context_beside?))
     }
 
     /// The squares that are left with such a passage, and the fit.
-    fn at(observed: &[Observed], knee: f64, power: f64) -> Option<(f64, Self)> {
+    fn at(
+        observed: &[Observed],
+        knee: f64,
+        power: f64,
+        is_slower_beside: bool,
+    ) -> Option<(f64, Self)> {
         let terms = |one: &Observed| -> [f64; TERMS] {
-            let Batch { rows, sequences, decode_context, prefill_pairs, .. } = one.batch;
-            let passage = (knee.powf(power) + rows.powf(power)).powf(1.0 / power);
-            let request = if one.with_request { 1.0 } else { 0.0 };
-            [passage, 1.0, sequences, decode_context, prefill_pairs, request]
+            let passage =
+                |batch: &Batch| (knee.powf(power) + batch.rows.powf(power)).powf(1.0 / power);
+            let all = |of: &dyn Fn(&Batch) -> f64| one.steps.iter().map(of).sum();
+            [
+                all(&passage),
+                all(&|_| 1.0),
+                all(&|batch| batch.sequences),
+                all(&|batch| batch.decode_context),
+                if is_slower_beside { all(&beside) } else { 0.0 },
+                all(&|batch| batch.prefill_pairs),
+                if one.with_request { 1.0 } else { 0.0 },
+            ]
         };
         let rows: Vec<[f64; TERMS]> =
             observed.iter().map(|one| terms(one).map(|term| term / one.seconds)).collect();
         let solved = not_negative(&rows)?;
-        let [per_row, fixed, per_sequence, per_context, per_pair, per_request] = solved;
+        let [per_row, fixed, per_sequence, per_context, per_context_beside, per_pair, per_request] =
+            solved;
         let read = per_row * knee;
+        // A share of a rate that was not found says nothing.
+        let has_both = observed.iter().flat_map(|one| &one.steps).any(|batch| 0.0 < beside(batch));
+        let per_context_beside = Some(per_context_beside).filter(|_| has_both && 0.0 < per_context);
         let mut fit = Self {
             read,
             per_row,
@@ -107,6 +156,7 @@ impl StepFit {
             fixed,
             per_sequence,
             per_context,
+            per_context_beside,
             per_pair,
             per_request,
             error: 0.0,
@@ -118,6 +168,11 @@ impl StepFit {
         fit.error = errors.iter().map(|error| error.abs()).sum::<f64>() / count;
         Some((errors.iter().map(|error| error * error).sum(), fit))
     }
+}
+
+/// Positions that decodes read in a step that computes prompts too.
+fn beside(batch: &Batch) -> f64 {
+    if 0.0 < batch.prefill_rows { batch.decode_context } else { 0.0 }
 }
 
 /// Coefficients, none below zero, whose products with each row come nearest to one. A coefficient that would be
@@ -194,10 +249,12 @@ mod tests {
     use super::*;
     use crate::{Catalogue, Chunk, Profile};
 
+    fn prompt(before: u32, length: u32) -> Chunk {
+        Chunk { before: Tokens::new(before), length: Tokens::new(length), samples: true }
+    }
+
     fn prefill(tokens: u32) -> Batch {
-        [Chunk { before: Tokens::ZERO, length: Tokens::new(tokens), samples: true }]
-            .into_iter()
-            .collect()
+        std::iter::once(prompt(0, tokens)).collect()
     }
 
     fn decode(sequences: u32, context: u32) -> Batch {
@@ -208,17 +265,24 @@ mod tests {
     /// Steps such as a calibration measures.
     fn measured(profile: &Profile, request: f64) -> Vec<Observed> {
         let step = |batch: Batch| profile.step(&batch).as_secs_f64();
-        let first = [32, 128, 256, 512, 1_024, 2_048, 4_096].map(|tokens| {
-            let batch = prefill(tokens);
-            Observed { batch, seconds: step(batch) + request, with_request: true }
+        let whole = [2, 8, 32, 128, 256, 512, 1_024, 2_048].map(|tokens| vec![prefill(tokens)]);
+        let split = vec![prefill(2_048), std::iter::once(prompt(2_048, 2_048)).collect()];
+        let first = whole.into_iter().chain([split]).map(|steps| {
+            let seconds = steps.iter().map(|batch| step(*batch)).sum::<f64>() + request;
+            Observed { steps, seconds, with_request: true }
         });
         let sizes = [1, 2, 4, 8, 16, 32, 64];
         let each = sizes.into_iter().flat_map(|size| [(size, 200), (size, 2_000)]);
         let steps = each.map(|(size, context)| {
             let batch = decode(size, context);
-            Observed { batch, seconds: step(batch), with_request: false }
+            Observed { seconds: step(batch), steps: vec![batch], with_request: false }
         });
-        first.into_iter().chain(steps).collect()
+        let beside = [64, 512, 2_048].map(|context| {
+            let mut batch = decode(16, context);
+            batch.push(prompt(0, 256));
+            Observed { seconds: step(batch), steps: vec![batch], with_request: false }
+        });
+        first.chain(steps).chain(beside).collect()
     }
 
     #[test]
@@ -233,14 +297,31 @@ mod tests {
             let mut mixed = decode(12, 700);
             mixed.push(Chunk { before: Tokens::ZERO, length: Tokens::new(700), samples: true });
             for batch in [prefill(768), prefill(3_000), decode(24, 1_000), mixed] {
-                let one = Observed { batch, seconds: 1.0, with_request: false };
-                let ratio = fit.seconds(&one) / profile.step(&batch).as_secs_f64();
+                let ratio = fit.step(&batch) / profile.step(&batch).as_secs_f64();
                 assert!((0.92..1.08).contains(&ratio), "{name}: {batch:?} {ratio} {fit:?}");
             }
             let (model, rates) = (&profile.model, &profile.rates);
             let gpus = f64::from(profile.tensor_parallel);
             let context = model.kv_bytes_per_token() / gpus / (rates.kv_tb_per_s * 1e12);
             assert!((fit.per_context / context - 1.0).abs() < 0.1, "{name}: {fit:?} {context}");
+            assert!((fit.per_request / 0.002 - 1.0).abs() < 0.5, "{name}: {fit:?}");
+        }
+    }
+
+    #[test]
+    fn how_much_slower_decodes_read_beside_prompts_is_found_again() {
+        for (name, share) in
+            [("rtx-4090-tp1/llama-3-8b-bf16", 0.43), ("h100-tp1/llama-3-8b-bf16", 1.0)]
+        {
+            let profile = Catalogue::builtin().find(name).unwrap();
+            assert!((profile.rates.kv_share_beside_prompts - share).abs() < 1e-9, "{name}");
+            let fit = StepFit::of(&measured(&profile, 0.002)).unwrap();
+            let found = fit.kv_share_beside_prompts().unwrap();
+            // Steps with both launch their kernels of attention twice, which from outside looks like slower reading.
+            assert!((found / share - 1.0).abs() < 0.2, "{name}: {found} {fit:?}");
+            let mut alone = measured(&profile, 0.002);
+            alone.retain(|one| one.steps.iter().all(|batch| beside(batch) <= 0.0));
+            assert_eq!(StepFit::of(&alone).unwrap().kv_share_beside_prompts(), None, "{name}");
         }
     }
 
@@ -250,7 +331,7 @@ mod tests {
         let measured = measured(&profile, 0.0);
         assert_eq!(StepFit::of(&measured[..OBSERVED_MIN - 1]), None);
         let broken: Vec<Observed> =
-            measured.iter().map(|one| Observed { seconds: f64::NAN, ..*one }).collect();
+            measured.iter().map(|one| Observed { seconds: f64::NAN, ..one.clone() }).collect();
         assert_eq!(StepFit::of(&broken), None);
     }
 }

@@ -73,8 +73,12 @@ impl Measured {
             fit.fixed * 1e3,
             fit.per_sequence * 1e3
         ));
+        let beside = fit.per_context_beside.map_or_else(
+            || "not measured".to_owned(),
+            |more| format!("{:.9}", (fit.per_context + more) * 1e3),
+        );
         line(format!(
-            "#   {:.9} for each position that a decode reads; {:.12} for each pair of positions in a prompt.",
+            "#   {:.9} for each position that a decode reads, beside prompts {beside}; {:.12} for each pair of positions in a prompt.",
             fit.per_context * 1e3,
             fit.per_pair * 1e3
         ));
@@ -97,6 +101,9 @@ impl Measured {
         line(format!("roofline_power = {:?}", fit.power));
         line(format!("prefill_attention_tflops = {:?}", rate(4.0, fit.per_pair)));
         line(format!("kv_tb_per_s = {:?}", rate(KV_BYTES, fit.per_context)));
+        if let Some(share) = fit.kv_share_beside_prompts() {
+            line(format!("kv_share_beside_prompts = {share:?}"));
+        }
         line(format!("attention_us_per_layer = {NOTHING:?}\nkernels_us_per_layer = {NOTHING:?}"));
         line(format!("elementwise_gb_per_s = {:?}", 1.0 / NOTHING));
         line(format!("host_ms = {:?}", (fit.fixed * 1e3).max(NOTHING)));
@@ -114,7 +121,7 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Batch, Catalogue, Chunk, Observed};
+    use crate::{Batch, Catalogue, Chunk};
 
     #[test]
     fn the_file_is_read_as_a_profile_with_the_fitted_times_and_the_cache_that_was_told() {
@@ -125,6 +132,7 @@ mod tests {
             fixed: 0.001,
             per_sequence: 6e-6,
             per_context: 4.4e-8,
+            per_context_beside: Some(6.6e-8),
             per_pair: 7e-10,
             per_request: 0.002,
             error: 0.01,
@@ -155,7 +163,7 @@ mod tests {
             [vec![chunk(0, 700)], vec![chunk(500, 1); 16], vec![chunk(90, 1), chunk(0, 64)]]
         {
             let batch: Batch = chunks.into_iter().collect();
-            let wanted = fit.seconds(&Observed { batch, seconds: 1.0, with_request: false });
+            let wanted = fit.step(&batch);
             let found = profile.step(&batch).as_secs_f64();
             assert!((found / wanted - 1.0).abs() < 1e-3, "{batch:?}: {found} {wanted}");
         }

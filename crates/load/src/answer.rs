@@ -15,6 +15,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::pool::Pool;
+use crate::progress::Progress;
 
 /// Bytes of one event at most.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -65,11 +66,12 @@ impl Wrong {
     }
 }
 
-/// Asks and reads the stream to its end.
+/// Asks and reads the stream to its end; tells `progress` of its tokens when they come.
 pub(crate) async fn stream(
     pool: &Pool,
     request: Request<Full<Bytes>>,
     clock: Clock,
+    progress: &Progress,
 ) -> Result<Answer, Wrong> {
     let mut connection = pool.take().await.map_err(Wrong::lost)?;
     let broken = |error: hyper::Error| Wrong::lost(format!("the answer broke off: {error}"));
@@ -92,7 +94,13 @@ pub(crate) async fn stream(
         loop {
             let event = splitter.next_event().map_err(Wrong::error)?;
             let Some(event) = event else { break };
+            let (count, last) = (answer.pieces.len(), answer.pieces.last().copied());
             done |= answer.take(&event, now)?;
+            match last {
+                _ if answer.pieces.len() == count => {}
+                Some(last) => progress.gap(now.since(last)),
+                None => progress.first_token(),
+            }
         }
     }
     if !done {

@@ -21,6 +21,9 @@ use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::target::Target;
 
+/// Why a request failed whose answer came whole and has no text.
+pub const NO_TEXT: &str = "the answer has no text";
+
 /// Sessions under way at most; more wait, and their lag is told.
 pub const FLYING_MAX: usize = 16_384;
 
@@ -270,7 +273,7 @@ impl Shared {
             request.headers_mut().insert(header.clone(), HeaderValue::from(asked.name));
         }
         let sent = self.clock.now();
-        let answering = answer::stream(&self.pool, request, self.clock);
+        let answering = answer::stream(&self.pool, request, self.clock, &self.progress);
         let answered = match timeout(self.plan.patience, answering).await {
             Ok(answered) => answered,
             Err(_elapsed) => {
@@ -305,7 +308,7 @@ impl Shared {
         let answer = match answered {
             Ok(answer) if !answer.pieces.is_empty() => answer,
             Ok(_) => {
-                self.progress.note("the answer has no text");
+                self.progress.note(NO_TEXT);
                 let cause = Some(Cause::ErrorAnswer);
                 recorder.sample(Sample { fate: Fate::Failed, cause, ..sample });
                 return None;

@@ -20,7 +20,7 @@ mod tests;
 
 pub use self::body::{Asking, Interface};
 pub use self::calibrate::{CalibrateError, calibrate, first_model};
-pub use self::drive::{FLYING_MAX, LoadError, Loop, Plan, run};
-pub use self::progress::{KINDS_MAX, Progress};
+pub use self::drive::{FLYING_MAX, LoadError, Loop, NO_TEXT, Plan, run};
+pub use self::progress::{GAPS_MAX, KINDS_MAX, Progress};
 pub use self::target::{Target, TargetError};
 pub use overdraft_tls::{TlsError, Trust};

@@ -194,6 +194,7 @@ async fn times_are_those_of_the_endpoint() {
     let (recorder, progress) = send(plan, "unique:rate=100,question=20", so_many(40)).await;
     let told = summary(&recorder);
     assert_eq!((told.completed, progress.ended(), progress.flying()), (40, 40, 0));
+    assert_eq!((progress.first_tokens(), progress.take_gaps().len()), (40, 0));
     assert_eq!((told.input_tokens, told.output_tokens), (40 * 50, 40 * 4));
     assert_eq!(told.cached_tokens, Some(40 * 16));
     // No upper bounds: the machine may be busy.

@@ -1,7 +1,7 @@
 //! `overdraft calibrate`: measures a worker's steps and writes a profile that `overdraft simulate` reads.
 //!
-//! An idle worker is asked for prompts of several lengths and for answers in batches of several sizes, with short and
-//! long contexts, in several rounds. The terms of a profile are fitted to the times. A load with both at once, which
+//! An idle worker is asked for prompts of several lengths, for answers in batches of several sizes, with short and
+//! long contexts, and for prompts beside such answers, in several rounds. The terms of a profile are fitted to the times. A load with both at once, which
 //! the fit has not seen, is sent and simulated: how far the two are apart stands in the file and on the terminal.
 
 mod check;
@@ -258,7 +258,8 @@ async fn endpoint(arguments: &Arguments) -> Result<Endpoint, Fault> {
     let calibrated = overdraft_load::calibrate(&target, &asking, PATIENCE).await;
     asking.wording = calibrated.map_err(running)?;
     let seed = arguments.seed.unwrap_or_else(overdraft_telemetry::unix_seconds);
-    Ok(Endpoint { target, asking, seed })
+    let step_tokens = arguments.max_num_batched_tokens;
+    Ok(Endpoint { target, asking, seed, step_tokens })
 }
 
 /// Measures a step, and looks at the worker's metrics meanwhile.
@@ -270,6 +271,10 @@ async fn measure(
     seats: &mut Seats,
 ) -> Result<Option<Observed>, Fault> {
     let taking = endpoint.take(step, number);
+    // A look costs the worker time, and a prompt that is alone shows no seats.
+    if matches!(step, Step::Prefill { .. }) {
+        return taking.await;
+    }
     let mut taking = std::pin::pin!(taking);
     let mut clock = tokio::time::interval(steps::LOOK_EVERY);
     // Looks that are made up for, one right after the other, would agree without a reason.
@@ -298,6 +303,8 @@ impl Arguments {
             batch_max: self.batch_max.unwrap_or(batch),
             rounds,
             kv_tokens: kv_tokens.get(),
+            step_tokens: self.max_num_batched_tokens,
+            seats: self.max_num_seqs,
         }
     }
 }
@@ -323,6 +330,9 @@ fn told(
         let off = (fitted / taken - 1.0) * 100.0;
         let what = steps::told(one);
         let _written = writeln!(text, "  {what:<44} {taken:>10.3} {fitted:>10.3} {off:>+7.1} %");
+    }
+    if fit.per_context_beside.is_none() {
+        text.push_str("  how much slower answers get beside prompts was not measured\n");
     }
     let file = arguments.write.display();
     let cache = measured.kv_tokens.get();

@@ -39,7 +39,9 @@ impl Rounds {
     pub(super) fn number(&self, round: u32, place: usize) -> u64 {
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         match self.steps[place] {
-            Step::Prefill { .. } => u64::from(round) * wide(self.steps.len()) + wide(place),
+            Step::Prefill { .. } | Step::Beside { .. } => {
+                u64::from(round) * wide(self.steps.len()) + wide(place)
+            }
             Step::Decode { .. } => wide(place),
         }
     }
@@ -74,7 +76,8 @@ impl Rounds {
 fn median(taken: &[Observed]) -> Option<Observed> {
     let mut sorted = taken.to_vec();
     sorted.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
-    sorted.get(sorted.len() / 2).copied()
+    let middle = sorted.len() / 2;
+    sorted.into_iter().nth(middle)
 }
 
 /// How long each round took, as a share of the medians.
@@ -119,7 +122,7 @@ mod tests {
     fn taken(seconds: f64) -> Observed {
         let chunk = Chunk { before: Tokens::ZERO, length: Tokens::new(8), samples: true };
         let batch: Batch = std::iter::once(chunk).collect();
-        Observed { batch, seconds, with_request: false }
+        Observed { steps: vec![batch], seconds, with_request: false }
     }
 
     fn rounds(by_step: &[&[f64]]) -> Rounds {
