@@ -1,8 +1,9 @@
 //! `overdraft calibrate`: measures a worker's steps and writes a profile that `overdraft simulate` reads.
 //!
 //! An idle worker is asked for prompts of several lengths, for answers in batches of several sizes, with short and
-//! long contexts, and for prompts beside such answers, in several rounds. The terms of a profile are fitted to the times. A load with both at once, which
-//! the fit has not seen, is sent and simulated: how far the two are apart stands in the file and on the terminal.
+//! long contexts, and for prompts beside such answers, in several rounds. The terms of a profile are fitted to the
+//! times. A load with both at once, which the fit has not seen, is sent and simulated: how far the two are apart stands
+//! in the file and on the terminal.
 
 mod check;
 mod rounds;
