@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use overdraft_core::fleet::Scraped;
 use overdraft_scheduler::batch::{
-    Arrival, BatchLimits, BatchStats, Logits, Outcome, Plan, PrefixReuse, Progress, Scheduler,
-    Verdict,
+    Arrival, BatchLimits, BatchStats, Batching, Logits, Outcome, Plan, PrefixReuse, Progress,
+    Scheduler, Verdict,
 };
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
@@ -56,6 +56,7 @@ impl Worker {
             blocks: Blocks::new(blocks),
             block_size: BlockSize::new(BLOCK).expect("sixteen is not zero"),
             context: Tokens::new(1 << 17),
+            batching: Batching::Mixed,
         };
         let scheduler = Scheduler::new(limits);
         Self { blocks, scheduler, plan: Plan::default(), answers: BTreeMap::new(), done_at: None }

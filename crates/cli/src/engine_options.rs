@@ -153,6 +153,9 @@ impl EngineOptions {
         settings.running_max = self.max_num_seqs.unwrap_or(running_max);
         settings.waiting_max = self.max_num_queued_reqs.unwrap_or(WAITING_MAX);
         settings.context = self.max_model_len.map(Tokens::new);
+        if let Source::Simulated(simulated) = source {
+            settings.batching = simulated.profile.batching;
+        }
         settings
     }
 }

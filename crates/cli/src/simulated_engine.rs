@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use overdraft_gpu_model::{Engine, Profile, Scheduling};
+use overdraft_scheduler::batch::Batching;
 use overdraft_units::{BlockSize, Tokens};
 
 use crate::fault::Fault;
@@ -45,6 +46,9 @@ pub(crate) struct GpuEngineOptions {
     /// Simulates an engine that plans a step while the GPU computes the one before, as newer ones do by default
     #[arg(long)]
     async_scheduling: bool,
+    /// Simulates an `SGLang` that computes prompts and answers in the same step, as vLLM does
+    #[arg(long)]
+    enable_mixed_chunk: bool,
 }
 
 /// The engine of each worker of `overdraft simulate`.
@@ -79,6 +83,9 @@ impl GpuEngineOptions {
         if self.async_scheduling {
             profile.scheduling = Scheduling::Asynchronous;
         }
+        if self.enable_mixed_chunk {
+            profile.batching = Batching::Mixed;
+        }
         profile
     }
 
@@ -90,7 +97,7 @@ impl GpuEngineOptions {
         if self.settings().is_empty() {
             return Ok(());
         }
-        let why = "`--engine`, `--gpu-memory-utilization`, `--kv-cache-dtype` and `--async-scheduling` are of simulated GPUs";
+        let why = "`--engine`, `--gpu-memory-utilization`, `--kv-cache-dtype`, `--async-scheduling` and `--enable-mixed-chunk` are of simulated GPUs";
         Err(Fault::input(why).hint("give `--simulate PROFILE`, or `--kv-cache-memory-bytes`"))
     }
 
@@ -106,7 +113,9 @@ impl GpuEngineOptions {
         };
         let ahead =
             self.async_scheduling.then(|| ("scheduling".to_owned(), "asynchronous".to_owned()));
-        engine.into_iter().chain(share).chain(bytes).chain(ahead).collect()
+        let mixed =
+            self.enable_mixed_chunk.then(|| ("mixed chunks".to_owned(), "enabled".to_owned()));
+        engine.into_iter().chain(share).chain(bytes).chain(ahead).chain(mixed).collect()
     }
 }
 

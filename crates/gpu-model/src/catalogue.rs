@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use overdraft_scheduler::batch::Batching;
 use overdraft_units::Tokens;
 
 use crate::document::{Document, Entry};
@@ -190,6 +191,7 @@ impl Catalogue {
             engine: Engine::default(),
             memory_share: MEMORY_SHARE,
             scheduling: Scheduling::default(),
+            batching: Batching::default(),
             shared_reads: 0.0,
             confidence: entry.confidence,
             source: entry.source.clone(),

@@ -97,6 +97,7 @@ impl Profile {
             blocks: self.kv_blocks(PAGE)?,
             block_size: PAGE,
             context: self.kv_tokens()?,
+            batching: self.batching,
         };
         let mut running = Running {
             profile: self,

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use overdraft_scheduler::batch::Batching;
 use serde::Deserialize;
 
 use crate::profile::{Profile, Scheduling};
@@ -31,6 +32,7 @@ pub enum Engine {
 struct Traits {
     name: &'static str,
     scheduling: Scheduling,
+    batching: Batching,
     /// Share of a GPU's memory that is used by default.
     memory_share: f64,
     /// Of the cached positions that another decode of the step reads as well: the share that is not read again.
@@ -54,13 +56,15 @@ impl Engine {
     pub const ALL: [Self; 4] = [Self::Vllm010, Self::Vllm019, Self::Vllm032, Self::Sglang05];
 
     const fn traits(self) -> Traits {
-        let (name, scheduling, memory_share, shared_reads) = match self {
-            Self::Vllm010 => ("vllm-0.10", Scheduling::Between, 0.9, 0.0),
-            Self::Vllm019 => ("vllm-0.19", Scheduling::Asynchronous, 0.9, SHARED_READS),
-            Self::Vllm032 => ("vllm-0.32", Scheduling::Asynchronous, 0.92, SHARED_READS),
-            Self::Sglang05 => ("sglang-0.5", Scheduling::Asynchronous, 0.9, SHARED_READS),
+        let (name, scheduling, batching) = match self {
+            Self::Vllm010 => ("vllm-0.10", Scheduling::Between, Batching::Mixed),
+            Self::Vllm019 => ("vllm-0.19", Scheduling::Asynchronous, Batching::Mixed),
+            Self::Vllm032 => ("vllm-0.32", Scheduling::Asynchronous, Batching::Mixed),
+            Self::Sglang05 => ("sglang-0.5", Scheduling::Asynchronous, Batching::PrefillFirst),
         };
-        Traits { name, scheduling, memory_share, shared_reads }
+        let memory_share = if matches!(self, Self::Vllm032) { 0.92 } else { 0.9 };
+        let shared_reads = if matches!(self, Self::Vllm010) { 0.0 } else { SHARED_READS };
+        Traits { name, scheduling, batching, memory_share, shared_reads }
     }
 
     /// As it is asked for.
@@ -73,8 +77,8 @@ impl Profile {
     /// The same GPU and model, served by that engine with its defaults.
     #[must_use]
     pub fn served_by(self, engine: Engine) -> Self {
-        let Traits { scheduling, memory_share, shared_reads, name: _ } = engine.traits();
-        Self { engine, memory_share, scheduling, shared_reads, ..self }
+        let Traits { scheduling, batching, memory_share, shared_reads, name: _ } = engine.traits();
+        Self { engine, memory_share, scheduling, batching, shared_reads, ..self }
     }
 }
 
@@ -161,5 +165,12 @@ mod tests {
         assert!(shared < 0.9 * alone && 0.5 * alone < shared, "{shared} {alone}");
         let old = profile(Engine::Vllm010).step_parts(&batch).decode_attention;
         assert!((old - alone).abs() < 1e-12, "{old}");
+    }
+
+    #[test]
+    fn only_sglang_computes_prompts_without_answers() {
+        let batching = Engine::ALL.map(|engine| profile(engine).batching);
+        let mixed = Batching::Mixed;
+        assert_eq!(batching, [mixed, mixed, mixed, Batching::PrefillFirst]);
     }
 }

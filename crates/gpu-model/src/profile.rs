@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use overdraft_scheduler::batch::Batching;
 use overdraft_units::{BlockSize, Blocks, Tokens};
 use serde::Deserialize;
 
@@ -128,12 +129,14 @@ pub struct Profile {
     pub step_tokens: Tokens,
     /// Sequences at once that vLLM takes by default there.
     pub running_max: u32,
-    /// Who serves the model; the three below are by default as it has them.
+    /// Who serves the model; the four below are by default as it has them.
     pub engine: Engine,
     /// Share of a GPU's memory that the engine uses.
     pub memory_share: f64,
     /// Whether the CPU plans a step while the GPU computes the one before.
     pub scheduling: Scheduling,
+    /// What a step may compute together.
+    pub batching: Batching,
     /// Of the cached positions that another decode of a step reads as well: the share that is not read again.
     pub shared_reads: f64,
     /// How far the rates are to be trusted.

@@ -11,8 +11,8 @@ use overdraft_core::prefix::{
     PrefixLimits, StoredBlocks,
 };
 use overdraft_scheduler::batch::{
-    Arrival, BatchLimits, CacheChange, Logits, Outcome, PageName, PageParent, PrefixReuse,
-    Progress, Scheduler, StoredPages, Verdict,
+    Arrival, BatchLimits, Batching, CacheChange, Logits, Outcome, PageName, PageParent,
+    PrefixReuse, Progress, Scheduler, StoredPages, Verdict,
 };
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Priority, SequenceId, TokenId, Tokens,
@@ -144,6 +144,7 @@ fn what_nobody_takes_is_lost_and_said_to_be() {
         blocks: Blocks::new(20_000),
         block_size: BlockSize::new(1).expect("one is a size"),
         context: Tokens::new(20_000),
+        batching: Batching::Mixed,
     };
     let mut scheduler = Scheduler::new(limits);
     scheduler.listen_to_cache();

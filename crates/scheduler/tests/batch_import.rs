@@ -1,7 +1,8 @@
 //! Pages that came from elsewhere: found like computed ones, and never at the expense of who runs.
 
 use overdraft_scheduler::batch::{
-    Arrival, BatchLimits, Import, Logits, Outcome, PrefixReuse, Progress, Scheduler, Verdict,
+    Arrival, BatchLimits, Batching, Import, Logits, Outcome, PrefixReuse, Progress, Scheduler,
+    Verdict,
 };
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Priority, SequenceId, TokenId, Tokens,
@@ -17,6 +18,7 @@ fn scheduler(blocks: u32) -> Scheduler {
         blocks: Blocks::new(blocks),
         block_size: BlockSize::new(4).expect("four is not zero"),
         context: Tokens::new(64),
+        batching: Batching::Mixed,
     })
 }
 

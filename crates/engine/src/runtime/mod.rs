@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
-use overdraft_scheduler::batch::{BatchLimits, BatchStats};
+use overdraft_scheduler::batch::{BatchLimits, BatchStats, Batching};
 use overdraft_telemetry::Clock;
 use overdraft_units::Tokens;
 
@@ -49,6 +49,8 @@ pub struct EngineSettings {
     pub waiting_max: u32,
     /// Prompt and completion of one sequence at most; `None` is the model's context.
     pub context: Option<Tokens>,
+    /// What a step may compute together.
+    pub batching: Batching,
     /// What the durations are measured by.
     pub clock: Clock,
     /// Decides the draws of requests that bring no seed.
@@ -88,6 +90,7 @@ impl EngineSettings {
             running_max: 64,
             waiting_max: 1024,
             context: None,
+            batching: Batching::Mixed,
             clock,
             // The standard library seeds its hash maps from the operating system.
             entropy: RandomState::new().build_hasher().finish(),
@@ -116,6 +119,7 @@ impl EngineSettings {
             block_size: shape.block_size,
             // A completion without a limit of its own must fit the cache.
             context: context.min(Tokens::new(cache)),
+            batching: self.batching,
         })
     }
 }

@@ -127,6 +127,15 @@ impl Scheduler {
         budget
     }
 
+    /// Drops all drafts: who has some gets no slot in this step. Their pages are given back after the next one.
+    pub(super) fn forget_drafts(&mut self) {
+        if core::mem::take(&mut self.has_drafts) {
+            for handle in &self.running {
+                self.sequences[*handle].drafts.clear();
+            }
+        }
+    }
+
     /// Gives back the pages behind the known tokens. Nothing findable is among them.
     pub(super) fn roll_back(&mut self, handle: Handle) {
         let size = self.limits.block_size.get() as usize;

@@ -42,6 +42,6 @@ pub use self::drafts::DraftRoom;
 pub use self::import::{Import, ImportedPage};
 pub use self::scheduler::Scheduler;
 pub use self::types::{
-    Arrival, BatchLimits, BatchStats, Logits, Outcome, Overdraft, Plan, PrefixReuse, Progress,
-    Refusal, Slot, Verdict,
+    Arrival, BatchLimits, BatchStats, Batching, Logits, Outcome, Overdraft, Plan, PrefixReuse,
+    Progress, Refusal, Slot, Verdict,
 };

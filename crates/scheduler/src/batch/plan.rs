@@ -16,7 +16,7 @@ use super::prefix::STRIDE;
 use super::queue::Rank;
 use super::scheduler::{PlannedSlot, Scheduler};
 use super::sequence::{Handle, Hold, Phase};
-use super::types::{Logits, Plan, PrefixReuse, Slot};
+use super::types::{Batching, Logits, Plan, PrefixReuse, Slot};
 
 /// Maximum share, in quarters, of a step's remaining tokens for one prefill while others could use
 /// the rest (`docs/design/batch.md#r4`).
@@ -50,14 +50,10 @@ impl Scheduler {
         assert!(self.import.is_none(), "an import is closed before a step is planned");
         self.clock = self.clock.max(now);
         let mut draft = Draft { budget: self.limits.step_tokens, plan: Plan::default() };
-        self.plan_decodes(&mut draft);
-        let decodes = self.step.slots.len();
-        self.plan_prefills(&mut draft);
-        // After a preemption pages are short: a newcomer would take what its victim comes back for.
-        if draft.plan.preempted.is_empty() {
-            self.plan_arrivals(&mut draft);
+        match self.limits.batching {
+            Batching::Mixed => self.plan_mixed(&mut draft),
+            Batching::PrefillFirst => self.plan_prefill_first(&mut draft),
         }
-        self.spend_rest(decodes, &mut draft);
         draft.budget = self.plan_drafts(draft.budget);
         draft.plan.slots = self.step.slots.iter().map(|planned| self.slot(planned)).collect();
         debug_assert_eq!(
@@ -66,6 +62,36 @@ impl Scheduler {
             "whoever is most entitled always gets a slot"
         );
         draft.plan
+    }
+
+    /// Decodes, and prompts with what is left of the step.
+    fn plan_mixed(&mut self, draft: &mut Draft) {
+        self.plan_decodes(draft);
+        let decodes = self.step.slots.len();
+        self.plan_prefills(draft);
+        // After a preemption pages are short: a newcomer would take what its victim comes back for.
+        if draft.plan.preempted.is_empty() {
+            self.plan_arrivals(draft);
+        }
+        self.spend_rest(decodes, draft);
+    }
+
+    /// Prompts alone, the first one first; decodes where no prompt can be computed.
+    fn plan_prefill_first(&mut self, draft: &mut Draft) {
+        for place in 0..self.running.len() {
+            let handle = self.running[place];
+            let sequence = &self.sequences[handle];
+            let length = sequence.remaining_from(sequence.computed).min(draft.budget);
+            if !sequence.decodes() && Tokens::ZERO < length {
+                self.open_slot(handle, length, draft);
+            }
+        }
+        self.plan_arrivals(draft);
+        if self.step.slots.is_empty() {
+            self.plan_decodes(draft);
+        } else {
+            self.forget_drafts();
+        }
     }
 
     /// Each sequence that generates computes its newest token, whatever else is there to do.
@@ -113,6 +139,9 @@ impl Scheduler {
 
     /// What one prefill may take of `budget` while others could use the rest.
     fn share(&self, budget: Tokens) -> Tokens {
+        if self.limits.batching == Batching::PrefillFirst {
+            return budget;
+        }
         let share = budget.get() - budget.get() / 4 * (4 - PREFILL_SHARE_QUARTERS);
         Tokens::new(share.max(self.limits.block_size.get())).min(budget)
     }

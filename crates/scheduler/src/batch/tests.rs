@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod batching;
 mod drafts;
 mod eviction;
 mod sharing;
@@ -30,6 +31,7 @@ fn limits(step_tokens: u32, blocks: u32) -> BatchLimits {
         blocks: Blocks::new(blocks),
         block_size: BlockSize::new(4).unwrap(),
         context: Tokens::new(64),
+        batching: Batching::Mixed,
     }
 }
 

@@ -24,6 +24,19 @@ pub struct BatchLimits {
     pub block_size: BlockSize,
     /// Prompt plus completion of one sequence at most.
     pub context: Tokens,
+    /// What a step may compute together.
+    pub batching: Batching,
+}
+
+/// What a step may compute together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batching {
+    /// Decodes, and prompts with the tokens that are left, as vLLM does.
+    #[default]
+    Mixed,
+    /// Prompts alone while there are any that can be computed, else decodes, as `SGLang` does unless it
+    /// is started with `--enable-mixed-chunk` (`docs/design/batch.md#r11`).
+    PrefillFirst,
 }
 
 /// A sequence that asks to be run.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use overdraft_scheduler::batch::{
-    Arrival, BatchLimits, Import, Logits, Outcome, Plan, PrefixReuse, Progress, Scheduler, Slot,
-    Verdict,
+    Arrival, BatchLimits, Batching, Import, Logits, Outcome, Plan, PrefixReuse, Progress,
+    Scheduler, Slot, Verdict,
 };
 use overdraft_units::{
     BlockId, BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
@@ -103,14 +103,16 @@ fn parcel() -> impl Strategy<Value = Parcel> {
 
 /// Tiny limits, so that everything runs short all the time.
 pub(crate) fn limits() -> impl Strategy<Value = BatchLimits> {
-    (1..40_u32, 1..7_u32, 1..10_u32, 4..40_u32, 1..6_u32, 8..60_u32).prop_map(
-        |(step_tokens, running_max, waiting_max, blocks, size, context)| BatchLimits {
+    let batching = prop_oneof![2 => Just(Batching::Mixed), 1 => Just(Batching::PrefillFirst)];
+    (1..40_u32, 1..7_u32, 1..10_u32, 4..40_u32, 1..6_u32, 8..60_u32, batching).prop_map(
+        |(step_tokens, running_max, waiting_max, blocks, size, context, batching)| BatchLimits {
             step_tokens: Tokens::new(step_tokens),
             running_max,
             waiting_max,
             blocks: Blocks::new(blocks),
             block_size: BlockSize::new(size).expect("not zero"),
             context: Tokens::new(context),
+            batching,
         },
     )
 }
@@ -336,6 +338,7 @@ impl World {
 
     fn plan(&mut self) -> Plan {
         let asked = self.alive.keys().any(|id| !self.scheduler.drafts(*id).is_empty());
+        let decoding: BTreeSet<_> = self.scheduler.decoding().collect();
         let plan = self.scheduler.plan(self.now);
         self.trace.push(plan.to_string());
         self.scheduler.audit();
@@ -347,7 +350,16 @@ impl World {
         let names: BTreeSet<_> = plan.slots.iter().map(|slot| slot.sequence).collect();
         assert_eq!(names.len(), plan.slots.len(), "one slot each");
         assert!(names.len() <= self.limits.running_max as usize);
-        assert_eq!(names.len(), self.scheduler.stats().running as usize, "all that run progress");
+        match self.limits.batching {
+            Batching::Mixed => {
+                let running = self.scheduler.stats().running as usize;
+                assert_eq!(names.len(), running, "all that run progress");
+            }
+            Batching::PrefillFirst => {
+                let alone = names.is_disjoint(&decoding) || plan.admitted.is_empty();
+                assert!(alone, "no prompt begins beside an answer: {plan}");
+            }
+        }
         for preempted in &plan.preempted {
             assert!(!names.contains(preempted));
             assert!(plan.admitted.is_empty(), "nobody joins where somebody must go");

@@ -93,6 +93,17 @@ mod tests {
     }
 
     #[test]
+    fn an_engine_that_computes_prompts_first_pauses_its_answers_for_them() {
+        let load = "unique:question=2000,output=200,rate=10";
+        let [mixed, prompts_first] = [Engine::Vllm019, Engine::Sglang05]
+            .map(|engine| summary(&run(&scenario(engine, 1), load, 400)));
+        let first = (mixed.ttft.mean, prompts_first.ttft.mean);
+        assert!(first.1 < first.0, "no answer shares a prompt's step: {first:?}");
+        let token = (mixed.tpot.mean, prompts_first.tpot.mean);
+        assert!(1.01 * token.0 < token.1, "answers wait for prompts: {token:?}");
+    }
+
+    #[test]
     fn attempts_that_are_left_before_they_join_are_never_computed() {
         let mut scenario = scenario(Engine::Vllm019, 4);
         scenario.stalls = vec!["1:8:1.3".parse().unwrap()];

@@ -131,6 +131,7 @@ impl Worker {
             blocks,
             block_size: page,
             context,
+            batching: profile.batching,
         };
         Ok(Self {
             profile: profile.clone(),
