@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use overdraft_gpu_model::{ClosedLoop, Lengths};
+use overdraft_units::Micros;
 use serde::Serialize;
 
 /// Where in the folder of traces the measurements lie.
@@ -17,6 +18,10 @@ const SAME_MS: f64 = 0.01;
 
 /// Requests for each client, as those who measured sent them.
 const REQUESTS_PER_CLIENT: u32 = 10;
+
+/// From a client to vLLM's scheduler: HTTP and a message between processes. Only that it is not zero matters, and that
+/// it is less than a step.
+const FRONT_END: Micros = Micros::new(1_000);
 
 /// A row's fields by the names of its columns.
 type Row<'a> = BTreeMap<&'a str, &'a str>;
@@ -57,11 +62,17 @@ impl Point {
             Kind::TensorRt => Lengths::exactly(most),
             Kind::Vllm | Kind::HeldOut | Kind::Experts => Lengths { least: most / 5 * 4, most },
         };
+        // Nothing is known of the others' clients.
+        let front_end = match self.kind {
+            Kind::TensorRt => Micros::ZERO,
+            Kind::Vllm | Kind::HeldOut | Kind::Experts => FRONT_END,
+        };
         ClosedLoop {
             clients: self.clients,
             requests: self.clients * REQUESTS_PER_CLIENT,
             prompt: lengths(self.prompt),
             output: lengths(self.output),
+            front_end,
             seed: 1,
         }
     }

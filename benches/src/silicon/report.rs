@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::points::{Kind, Point};
 
 /// Mean absolute error of the time per token, and median of that to the first token, in percent.
-const TPOT_MAPE_MAX: f64 = 4.5;
-const TTFT_MEDIAN_MAX: f64 = 8.0;
+const TPOT_MAPE_MAX: f64 = 4.0;
+const TTFT_MEDIAN_MAX: f64 = 7.0;
 
 /// A measurement and what the model makes of it; times in milliseconds, errors in percent.
 #[derive(Serialize)]

@@ -4,6 +4,8 @@
 //! of the step, and the clock advances by it. Published end-to-end measurements were taken in a
 //! closed loop with a fixed concurrency, so this simulation compares the model with them.
 
+use std::collections::BTreeSet;
+
 use overdraft_scheduler::batch::{
     Arrival, BatchLimits, Logits, Outcome, PrefixReuse, Progress, Scheduler, Verdict,
 };
@@ -14,7 +16,7 @@ use overdraft_units::{
 use crate::batch::{Batch, Chunk};
 use crate::error::ProfileError;
 use crate::lengths::share;
-use crate::profile::{Profile, whole};
+use crate::profile::{Profile, Scheduling, whole};
 
 /// Tokens per page, as vLLM's.
 const PAGE: BlockSize = BlockSize::new(16).expect("sixteen is not zero");
@@ -30,6 +32,9 @@ pub struct ClosedLoop {
     pub prompt: Lengths,
     /// Lengths of answers.
     pub output: Lengths,
+    /// From a client to the scheduler. Zero means that who sends when a step ends takes part in the next; any other
+    /// time means that the next step has begun without it.
+    pub front_end: Micros,
     /// Decides what is drawn.
     pub seed: u64,
 }
@@ -61,6 +66,7 @@ pub struct LoopResult {
 struct Flight {
     sent: Instant,
     first: Option<Instant>,
+    prompt: u32,
     wanted: u32,
     said: u32,
 }
@@ -71,7 +77,11 @@ struct Running<'a> {
     load: &'a ClosedLoop,
     scheduler: Scheduler,
     flights: Vec<Flight>,
+    /// Requests on their way to the scheduler: when they are there, and their numbers.
+    coming: BTreeSet<(Instant, usize)>,
     now: Instant,
+    /// When the step before began.
+    before: Instant,
     sums: Sums,
 }
 
@@ -104,11 +114,13 @@ impl Profile {
             load,
             scheduler: Scheduler::new(limits),
             flights: Vec::new(),
+            coming: BTreeSet::new(),
             now: Instant::ORIGIN,
+            before: Instant::ORIGIN,
             sums: Sums::default(),
         };
         (0..load.clients).for_each(|_| running.send());
-        while !running.scheduler.is_idle() {
+        while running.take_in() {
             running.step();
         }
         Ok(running.result())
@@ -128,7 +140,7 @@ impl Lengths {
 }
 
 impl Running<'_> {
-    /// The next request, if there are any left.
+    /// A client sends the next request, if there are any left.
     fn send(&mut self) {
         let number = self.flights.len();
         let name = u64::try_from(number).unwrap_or(u64::MAX);
@@ -136,25 +148,47 @@ impl Running<'_> {
             return;
         }
         let seed = split_mix(self.load.seed ^ (name << 1));
-        let length = usize::try_from(self.load.prompt.draw(seed).max(1)).unwrap_or(1);
-        let mut prompt = vec![TokenId(0); length];
-        // The first token tells prompts apart, so none shares a page with another.
-        prompt[0] = TokenId(u32::try_from(name).unwrap_or(u32::MAX));
+        let prompt = self.load.prompt.draw(seed).max(1);
         let wanted = self.load.output.draw(seed ^ 1).max(1);
-        let verdict = self.scheduler.handle_arrival(
-            self.now,
-            Arrival {
-                sequence: SequenceId(name),
-                prompt,
-                output_max: Tokens::new(wanted),
-                salt: CacheSalt(0),
-                priority: Priority(0),
-                reuse: PrefixReuse::Allowed,
-                logits: Logits::Last,
-            },
-        );
-        self.flights.push(Flight { sent: self.now, first: None, wanted, said: 0 });
-        if matches!(verdict, Verdict::Refused(_)) {
+        self.coming.insert((self.now + self.load.front_end, number));
+        self.flights.push(Flight { sent: self.now, first: None, prompt, wanted, said: 0 });
+    }
+
+    /// The scheduler takes in who has come before the next step was planned. False if there is nothing left to do.
+    fn take_in(&mut self) -> bool {
+        loop {
+            let planned = match self.profile.scheduling {
+                Scheduling::Asynchronous if !self.scheduler.is_idle() => self.before,
+                _ => self.now,
+            };
+            while let Some(&(at, number)) = self.coming.first().filter(|(at, _)| *at <= planned) {
+                self.coming.remove(&(at, number));
+                self.arrive(number);
+            }
+            if !self.scheduler.is_idle() {
+                return true;
+            }
+            let Some(&(next, _)) = self.coming.first() else { return false };
+            self.now = self.now.max(next);
+        }
+    }
+
+    /// A request is at the scheduler.
+    fn arrive(&mut self, number: usize) {
+        let Flight { prompt, wanted, .. } = self.flights[number];
+        let mut tokens = vec![TokenId(0); usize::try_from(prompt).unwrap_or(1)];
+        // The first token tells prompts apart, so none shares a page with another.
+        tokens[0] = TokenId(u32::try_from(number).unwrap_or(u32::MAX));
+        let arrival = Arrival {
+            sequence: SequenceId(u64::try_from(number).unwrap_or(u64::MAX)),
+            prompt: tokens,
+            output_max: Tokens::new(wanted),
+            salt: CacheSalt(0),
+            priority: Priority(0),
+            reuse: PrefixReuse::Allowed,
+            logits: Logits::Last,
+        };
+        if matches!(self.scheduler.handle_arrival(self.now, arrival), Verdict::Refused(_)) {
             // It can never fit; the client goes on with its next.
             self.send();
         }
@@ -172,6 +206,7 @@ impl Running<'_> {
             })
             .collect();
         let micros = u64::try_from(self.profile.step(&batch).as_micros()).unwrap_or(u64::MAX);
+        self.before = self.now;
         self.now = self.now + Micros::new(micros);
         let mut outcomes = Vec::with_capacity(plan.slots.len());
         let mut ended = 0;
@@ -228,14 +263,19 @@ mod tests {
     use crate::Catalogue;
 
     fn run(name: &str, clients: u32, prompt: u32, output: u32) -> LoopResult {
-        let load = ClosedLoop {
+        let load = load(clients, prompt, output);
+        Catalogue::builtin().find(name).unwrap().closed_loop(&load).unwrap()
+    }
+
+    fn load(clients: u32, prompt: u32, output: u32) -> ClosedLoop {
+        ClosedLoop {
             clients,
             requests: clients * 4,
             prompt: Lengths::exactly(prompt),
             output: Lengths::exactly(output),
+            front_end: Micros::ZERO,
             seed: 1,
-        };
-        Catalogue::builtin().find(name).unwrap().closed_loop(&load).unwrap()
+        }
     }
 
     #[test]
@@ -257,5 +297,28 @@ mod tests {
     fn the_same_seed_sees_the_same() {
         let first = run("l4-tp1/llama-3-8b-int4", 8, 300, 40);
         assert_eq!(first, run("l4-tp1/llama-3-8b-int4", 8, 300, 40));
+    }
+
+    #[test]
+    fn who_sends_at_the_end_of_a_step_misses_those_that_are_planned() {
+        let profile = Catalogue::builtin().find("h100-tp2/llama-3-70b-fp8").unwrap();
+        let lengths = |most: u32| Lengths { least: most / 5 * 4, most };
+        let at_once = ClosedLoop {
+            requests: 160,
+            prompt: lengths(1_024),
+            output: lengths(256),
+            ..load(4, 1_024, 256)
+        };
+        let front_end = ClosedLoop { front_end: Micros::new(1_000), ..at_once };
+        let times = |profile: &Profile, load: &ClosedLoop| {
+            let LoopResult { ttft_ms, tpot_ms, .. } = profile.closed_loop(load).unwrap();
+            (ttft_ms, tpot_ms)
+        };
+        let ((none, step), (some, _)) = (times(&profile, &at_once), times(&profile, &front_end));
+        assert!((0.8..1.3).contains(&((some - none) / step)), "{none} {some} {step}");
+        // One that plans a step ahead has planned one more.
+        let ahead = Profile { scheduling: Scheduling::Asynchronous, ..profile };
+        let (two, step) = times(&ahead, &front_end);
+        assert!((1.5..2.6).contains(&((two - none) / step)), "{none} {two} {step}");
     }
 }
