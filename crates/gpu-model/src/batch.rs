@@ -31,6 +31,8 @@ pub struct Batch {
     pub(crate) decode_context: f64,
     /// Those of them that another of these sequences reads as well, where that is known.
     pub(crate) shared_context: f64,
+    /// Sequences that compute their prompt, or a part of it.
+    pub(crate) prefills: f64,
     /// Positions computed of prompts.
     pub(crate) prefill_rows: f64,
     /// Sum over prefills of q (c + q/2): pairs of positions that attend.
@@ -53,6 +55,7 @@ impl Batch {
             self.decodes += 1.0;
             self.decode_context += before + 1.0;
         } else {
+            self.prefills += 1.0;
             self.prefill_rows += length;
             self.prefill_pairs += length * (before + length / 2.0);
         }

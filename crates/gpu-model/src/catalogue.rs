@@ -168,6 +168,7 @@ impl Catalogue {
         if share > 1.0 {
             return Err(format!("`kv_share_beside_prompts = {share}`; expected above 0 to 1"));
         }
+        rates.host_us_per_prompt = entry.host_us_per_prompt()?.unwrap_or(rates.host_us_per_prompt);
         rates.experts = entry.expert_rates(model, &rates, like.map(|like| &like.rates))?;
         let bound = |name, said: Option<u32>, like: Option<u32>| {
             said.or(like).filter(|bound| 0 < *bound).ok_or_else(|| {
@@ -192,6 +193,7 @@ impl Catalogue {
             memory_share: MEMORY_SHARE,
             scheduling: Scheduling::default(),
             batching: Batching::default(),
+            wake: entry.wake()?,
             shared_reads: 0.0,
             confidence: entry.confidence,
             source: entry.source.clone(),
@@ -409,6 +411,11 @@ source = \"a guess\"
             "`kv_share_beside_prompts = 1.2`; expected above 0 to 1",
         );
         wrong(&MINE.replace("host_ms", "host"), "unknown field `host`");
+        for field in ["host_us_per_prompt", "wake_ms"] {
+            let below = format!("host_ms = 1.5\n{field} = -1");
+            let told = format!("`{field}` is -1; expected zero or more");
+            wrong(&MINE.replace("host_ms = 1.5", &below), &told);
+        }
         wrong(&MINE.replace("tensor_parallel = 4", "tensor_parallel = 0"), "expected at least 1");
         wrong("[[profile", "line 1");
         wrong(

@@ -1,10 +1,11 @@
 //! Profile file format.
 
+use overdraft_units::Micros;
 use serde::Deserialize;
 
 use crate::engine::Engine;
 use crate::model::Model;
-use crate::profile::{Confidence, ExpertRates, Hardware, Rates};
+use crate::profile::{Confidence, ExpertRates, Hardware, Rates, whole};
 
 /// All that a file may hold.
 #[derive(Debug, Default, Deserialize)]
@@ -43,6 +44,7 @@ pub(crate) struct Entry {
     allreduce_gb_per_s: Option<f64>,
     host_ms: Option<f64>,
     host_us_per_sequence: Option<f64>,
+    host_us_per_prompt: Option<f64>,
     expert_bytes_per_parameter: Option<f64>,
     expert_weights_tb_per_s: Option<f64>,
     expert_gemm_tflops: Option<f64>,
@@ -55,6 +57,7 @@ pub(crate) struct Entry {
     /// Who serves the model.
     #[serde(default)]
     pub(crate) engine: Engine,
+    wake_ms: Option<f64>,
     /// Whether the engine plans a step while the one before is computed, whichever it is.
     pub(crate) async_scheduling: Option<bool>,
     pub(crate) confidence: Confidence,
@@ -141,8 +144,20 @@ impl Entry {
                 self.host_us_per_sequence,
                 of(|r| r.host_us_per_sequence),
             )?,
+            host_us_per_prompt: of(|r| r.host_us_per_prompt).unwrap_or(0.0),
             experts: None,
         })
+    }
+
+    /// What the CPU adds for each prompt of a step, if it is said.
+    pub(crate) fn host_us_per_prompt(&self) -> Result<Option<f64>, String> {
+        not_below_zero("host_us_per_prompt", self.host_us_per_prompt)
+    }
+
+    /// What a step takes longer after nothing was to do.
+    pub(crate) fn wake(&self) -> Result<Micros, String> {
+        let ms = not_below_zero("wake_ms", self.wake_ms)?.unwrap_or(0.0);
+        Ok(Micros::new(u64::from(whole(ms * 1e3))))
     }
 
     /// Rates of the model's experts: as said, or as this profile says of all weights, or as in the
@@ -222,5 +237,15 @@ impl Entry {
                 rates.kernels_us_per_layer,
             ),
         ]
+    }
+}
+
+/// A figure that may be zero, if it was said.
+fn not_below_zero(name: &str, said: Option<f64>) -> Result<Option<f64>, String> {
+    match said {
+        Some(figure) if !(figure.is_finite() && 0.0 <= figure) => {
+            Err(format!("`{name}` is {figure}; expected zero or more"))
+        }
+        said => Ok(said),
     }
 }

@@ -16,7 +16,7 @@ const KNEE_MIN: f64 = 1.0;
 const KNEE_STEPS: u32 = 24;
 
 /// Coefficients of the linear part.
-const TERMS: usize = 7;
+const TERMS: usize = 8;
 
 /// Observations for a fit at least.
 pub const OBSERVED_MIN: usize = 10;
@@ -52,6 +52,8 @@ pub struct StepFit {
     pub fixed: f64,
     /// For each sequence.
     pub per_sequence: f64,
+    /// For each prompt of which a step computes something, more than that.
+    pub per_prompt: f64,
     /// For each position whose keys and values a decode reads.
     pub per_context: f64,
     /// For each such position in a step that computes prompts too, more than that; none where no such step was
@@ -108,6 +110,7 @@ impl StepFit {
         layers
             + self.fixed
             + self.per_sequence * batch.sequences
+            + self.per_prompt * batch.prefills
             + self.per_context * batch.decode_context
             + self.per_context_beside.unwrap_or(0.0) * beside(batch)
             + self.per_pair * batch.prefill_pairs
@@ -126,6 +129,8 @@ impl StepFit {
         power: f64,
         is_slower_beside: bool,
     ) -> Option<(f64, Self)> {
+        // Beside no answers a prompt's part cannot be told from that of its request.
+        let has_both = observed.iter().flat_map(|one| &one.steps).any(|batch| 0.0 < beside(batch));
         let terms = |one: &Observed| -> [f64; TERMS] {
             let passage =
                 |batch: &Batch| (knee.powf(power) + batch.rows.powf(power)).powf(1.0 / power);
@@ -134,6 +139,7 @@ impl StepFit {
                 all(&passage),
                 all(&|_| 1.0),
                 all(&|batch| batch.sequences),
+                if has_both { all(&|batch| batch.prefills) } else { 0.0 },
                 all(&|batch| batch.decode_context),
                 if is_slower_beside { all(&beside) } else { 0.0 },
                 all(&|batch| batch.prefill_pairs),
@@ -143,11 +149,18 @@ impl StepFit {
         let rows: Vec<[f64; TERMS]> =
             observed.iter().map(|one| terms(one).map(|term| term / one.seconds)).collect();
         let solved = not_negative(&rows)?;
-        let [per_row, fixed, per_sequence, per_context, per_context_beside, per_pair, per_request] =
-            solved;
+        let [
+            per_row,
+            fixed,
+            per_sequence,
+            per_prompt,
+            per_context,
+            per_context_beside,
+            per_pair,
+            per_request,
+        ] = solved;
         let read = per_row * knee;
         // A share of a rate that was not found says nothing.
-        let has_both = observed.iter().flat_map(|one| &one.steps).any(|batch| 0.0 < beside(batch));
         let per_context_beside = Some(per_context_beside).filter(|_| has_both && 0.0 < per_context);
         let mut fit = Self {
             read,
@@ -155,6 +168,7 @@ impl StepFit {
             power,
             fixed,
             per_sequence,
+            per_prompt,
             per_context,
             per_context_beside,
             per_pair,
@@ -323,6 +337,19 @@ mod tests {
             alone.retain(|one| one.steps.iter().all(|batch| beside(batch) <= 0.0));
             assert_eq!(StepFit::of(&alone).unwrap().kv_share_beside_prompts(), None, "{name}");
         }
+    }
+
+    #[test]
+    fn what_prompts_take_besides_is_told_from_requests() {
+        let mut profile = Catalogue::builtin().find("h100-tp1/llama-3-8b-bf16").unwrap();
+        profile.rates.host_us_per_prompt = 5_000.0;
+        let fit = StepFit::of(&measured(&profile, 0.002)).unwrap();
+        assert!((fit.per_prompt / 0.005 - 1.0).abs() < 0.2, "{fit:?}");
+        assert!(fit.per_request < 0.004, "{fit:?}");
+        let mut alone = measured(&profile, 0.002);
+        alone.retain(|one| one.steps.iter().all(|batch| beside(batch) <= 0.0));
+        let fit = StepFit::of(&alone).unwrap();
+        assert!(fit.per_prompt.abs() < 1e-12, "without answers beside them nothing tells: {fit:?}");
     }
 
     #[test]

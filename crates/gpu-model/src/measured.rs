@@ -39,6 +39,8 @@ pub struct Measured {
     pub step_tokens: Tokens,
     /// Sequences at once at most.
     pub running_max: u32,
+    /// What a step takes longer after nothing was to do, in seconds.
+    pub wake: f64,
     /// Dollars an hour.
     pub price_per_hour: f64,
     /// What was measured, and how well the fit meets it.
@@ -73,6 +75,8 @@ impl Measured {
             fit.fixed * 1e3,
             fit.per_sequence * 1e3
         ));
+        let (prompt, wake) = (fit.per_prompt * 1e3, self.wake * 1e3);
+        line(format!("#   {prompt:.6} for each prompt, and {wake:.6} after nothing was to do;"));
         let beside = fit.per_context_beside.map_or_else(
             || "not measured".to_owned(),
             |more| format!("{:.9}", (fit.per_context + more) * 1e3),
@@ -108,6 +112,8 @@ impl Measured {
         line(format!("elementwise_gb_per_s = {:?}", 1.0 / NOTHING));
         line(format!("host_ms = {:?}", (fit.fixed * 1e3).max(NOTHING)));
         line(format!("host_us_per_sequence = {:?}", (fit.per_sequence * 1e6).max(NOTHING)));
+        let (prompt, wake) = (fit.per_prompt * 1e6, self.wake * 1e3);
+        line(format!("host_us_per_prompt = {prompt:?}\nwake_ms = {wake:?}"));
         line(format!(
             "step_tokens = {}\nrunning_max = {}",
             self.step_tokens.get(),
@@ -120,6 +126,8 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use overdraft_units::Micros;
+
     use super::*;
     use crate::{Batch, Catalogue, Chunk};
 
@@ -131,6 +139,7 @@ mod tests {
             power: 2.5,
             fixed: 0.001,
             per_sequence: 6e-6,
+            per_prompt: 3e-3,
             per_context: 4.4e-8,
             per_context_beside: Some(6.6e-8),
             per_pair: 7e-10,
@@ -144,6 +153,7 @@ mod tests {
             kv_tokens: Tokens::new(123_456),
             step_tokens: Tokens::new(2_048),
             running_max: 48,
+            wake: 0.0125,
             price_per_hour: 1.5,
             source: "a \"test\"".to_owned(),
         };
@@ -153,6 +163,7 @@ mod tests {
         assert_eq!(profile.name(), "my-box-tp1/smollm2-135m-measured");
         assert_eq!(profile.kv_tokens().unwrap().get(), 123_456);
         assert_eq!((profile.step_tokens.get(), profile.running_max), (2_048, 48));
+        assert_eq!(profile.wake, Micros::new(12_500));
         assert!((profile.price_per_hour() - 1.5).abs() < 1e-9);
         let chunk = |before: u32, length: u32| Chunk {
             before: Tokens::new(before),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use overdraft_scheduler::batch::Batching;
-use overdraft_units::{BlockSize, Blocks, Tokens};
+use overdraft_units::{BlockSize, Blocks, Micros, Tokens};
 use serde::Deserialize;
 
 use crate::engine::Engine;
@@ -12,6 +12,9 @@ use crate::model::Model;
 
 /// Share of a GPU's memory that an engine uses, as vLLM's `gpu_memory_utilization` defaults to.
 pub(crate) const MEMORY_SHARE: f64 = 0.9;
+
+/// How long a worker has nothing to do until its processors and caches are asleep, or others'.
+const ASLEEP_AFTER: Micros = Micros::new(100_000);
 
 /// Seconds in an hour.
 const HOUR: f64 = 3_600.0;
@@ -67,6 +70,8 @@ pub struct Rates {
     pub host_ms: f64,
     /// What it adds for each sequence.
     pub host_us_per_sequence: f64,
+    /// What it adds for each prompt of which a step computes something: lengths that kernels have not met before.
+    pub host_us_per_prompt: f64,
     /// Of the experts, where the model has some.
     pub experts: Option<ExpertRates>,
 }
@@ -137,6 +142,8 @@ pub struct Profile {
     pub scheduling: Scheduling,
     /// What a step may compute together.
     pub batching: Batching,
+    /// What a step takes longer after a tenth of a second in which the worker had nothing to do ([`Profile::waking`]).
+    pub wake: Micros,
     /// Of the cached positions that another decode of a step reads as well: the share that is not read again.
     pub shared_reads: f64,
     /// How far the rates are to be trusted.
@@ -166,6 +173,11 @@ impl Hardware {
 }
 
 impl Profile {
+    /// What a step takes longer before which the worker had nothing to do for so long.
+    pub fn waking(&self, idle: Micros) -> Micros {
+        if ASLEEP_AFTER <= idle { self.wake } else { Micros::ZERO }
+    }
+
     /// As in `h100-tp2/llama-3-70b-fp8`.
     pub fn name(&self) -> String {
         let Self { hardware, model, tensor_parallel, weights, .. } = self;

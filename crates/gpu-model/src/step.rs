@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::parts::StepParts;
-use crate::profile::{Profile, Scheduling};
+use crate::profile::{Profile, Rates, Scheduling};
 
 const TERA: f64 = 1e12;
 const GIGA: f64 = 1e9;
@@ -50,8 +50,9 @@ impl Profile {
             links: self.links_time(batch),
             host: 0.0,
         };
-        let host =
-            self.rates.host_ms * MILLI + self.rates.host_us_per_sequence * MICRO * batch.sequences;
+        let Rates { host_ms, host_us_per_sequence, host_us_per_prompt, .. } = self.rates;
+        let each = host_us_per_sequence * batch.sequences + host_us_per_prompt * batch.prefills;
+        let host = host_ms * MILLI + each * MICRO;
         let hidden = match self.scheduling {
             Scheduling::Between => 0.0,
             Scheduling::Asynchronous => computed.seconds(),

@@ -9,6 +9,7 @@ mod check;
 mod rounds;
 mod seats;
 mod steps;
+mod wake;
 
 use std::path::{Path, PathBuf};
 
@@ -124,7 +125,8 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
     let extent = arguments.extent(kv_tokens);
     let bar = bar(&extent, steps::plan(&extent).len());
     let (rounds, seats) = measure_all(&endpoint, &address, &extent, &bar).await?;
-    let (observed, paces) = (rounds.medians(), rounds.paces());
+    let (observed, wake) = wake::split(rounds.medians());
+    let paces = rounds.paces();
     let fit = StepFit::of(&observed).ok_or_else(|| {
         let why =
             format!("`{}` steps were measured; expected {OBSERVED_MIN} or more", observed.len());
@@ -140,6 +142,7 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
         kv_tokens,
         step_tokens: Tokens::new(arguments.max_num_batched_tokens),
         running_max: seats.unwrap_or(RUNNING_MAX),
+        wake,
         price_per_hour: arguments.price_per_hour,
         source: String::new(),
     };
@@ -334,6 +337,13 @@ fn told(
     }
     if fit.per_context_beside.is_none() {
         text.push_str("  how much slower answers get beside prompts was not measured\n");
+    }
+    if 0.0 < measured.wake {
+        let ms = measured.wake * 1e3;
+        let _written = writeln!(
+            text,
+            "  after a tenth of a second with nothing to do a step takes {ms:.2} longer"
+        );
     }
     let file = arguments.write.display();
     let cache = measured.kv_tokens.get();

@@ -52,8 +52,9 @@ impl Rounds {
     }
 
     /// The median of each step that was measured.
-    pub(super) fn medians(&self) -> Vec<Observed> {
-        self.taken.iter().filter_map(|taken| median(taken)).collect()
+    pub(super) fn medians(&self) -> Vec<(Step, Observed)> {
+        let pairs = self.steps.iter().zip(&self.taken);
+        pairs.filter_map(|(step, taken)| Some((*step, median(taken)?))).collect()
     }
 
     /// How long each round took, as a share of the medians: the median over all steps that were measured in every
@@ -126,7 +127,7 @@ mod tests {
     }
 
     fn rounds(by_step: &[&[f64]]) -> Rounds {
-        let steps = vec![Step::Prefill { tokens: 8 }; by_step.len()];
+        let steps = vec![Step::Prefill { tokens: 8, rested: false }; by_step.len()];
         let mut rounds = Rounds::over(steps);
         for (place, seconds) in by_step.iter().enumerate() {
             for one in *seconds {
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn a_worker_that_gets_slower_is_told_by_its_rounds() {
         let slower = rounds(&[&[1.0, 1.1, 1.2], &[2.0, 2.2, 2.4], &[0.5, 0.55, 0.6]]);
-        let medians: Vec<f64> = slower.medians().iter().map(|one| one.seconds).collect();
+        let medians: Vec<f64> = slower.medians().iter().map(|(_, one)| one.seconds).collect();
         assert_eq!(medians, [1.1, 2.2, 0.55]);
         let paces = slower.paces();
         assert!((paces.apart() - 0.2).abs() < 1e-9, "{paces}");
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn one_disturbed_step_is_no_change_of_speed() {
         let steady = rounds(&[&[1.0, 1.0, 1.0], &[2.0, 9.0, 2.0], &[0.5, 0.5, 0.5]]);
-        assert!((steady.medians()[1].seconds - 2.0).abs() < 1e-9);
+        assert!((steady.medians()[1].1.seconds - 2.0).abs() < 1e-9);
         assert!(steady.paces().apart() < 1e-9);
         assert_eq!(steady.paces().warning(), None);
     }
@@ -166,7 +167,10 @@ mod tests {
 
     #[test]
     fn prompts_are_new_in_each_round_and_batches_are_not() {
-        let steps = vec![Step::Prefill { tokens: 8 }, Step::Decode { sequences: 2, context: 64 }];
+        let steps = vec![
+            Step::Prefill { tokens: 8, rested: false },
+            Step::Decode { sequences: 2, context: 64 },
+        ];
         let rounds = Rounds::over(steps);
         assert_eq!([rounds.number(0, 0), rounds.number(1, 0)], [0, 2]);
         assert_eq!([rounds.number(0, 1), rounds.number(1, 1)], [1, 1]);

@@ -33,6 +33,9 @@ const CONTEXTS: [u32; 3] = [64, 512, 2_048];
 /// take is the request.
 const PROMPTS_TINY: [u32; 2] = [2, 8];
 
+/// Tokens of the prompt that is also sent after a rest.
+pub(super) const RESTED: u32 = PROMPTS_TINY[1];
+
 /// The shortest of the prompts whose lengths double.
 const PROMPT_MIN: u32 = 32;
 
@@ -51,9 +54,11 @@ const PIECES_APART_MAX: f64 = 1.5;
 /// The number of the texts of answers beside which prompts are sent: the same in each round.
 const NUMBER_BESIDE: u64 = 998;
 
-/// How long a worker has nothing to do before a prompt that is sent alone. Right after another request it would answer
-/// some milliseconds sooner than those whose requests come one by one: processors, caches and clocks fall asleep.
-const IDLE_BEFORE: Duration = Duration::from_millis(300);
+/// How far lengths of prompts are apart, as the deviation of their logarithm.
+const SPREAD: f64 = 0.1;
+
+/// How long a worker rests before that prompt.
+const REST: Duration = Duration::from_secs(2);
 
 /// How often a batch is asked whether all its answers have begun.
 const BEGUN_EVERY: Duration = Duration::from_millis(2);
@@ -78,8 +83,8 @@ pub(super) struct Extent {
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A prompt of a length, alone.
-    Prefill { tokens: u32 },
+    /// A prompt of a length, alone: right after another, or after a rest.
+    Prefill { tokens: u32, rested: bool },
     /// Answers to prompts of a length, so many at once.
     Decode { sequences: u32, context: u32 },
     /// Prompts of a length, one after the other, beside so many answers to prompts of another length.
@@ -109,7 +114,8 @@ pub(super) fn plan(extent: &Extent) -> Vec<Step> {
             .take_while(move |one| *one <= most)
     };
     let lengths = PROMPTS_TINY.into_iter().chain(doubled(PROMPT_MIN, extent.prompt_max));
-    let prefills = lengths.map(|tokens| Step::Prefill { tokens });
+    let rested = Step::Prefill { tokens: RESTED, rested: true };
+    let prefills = lengths.map(|tokens| Step::Prefill { tokens, rested: false }).chain([rested]);
     let contexts = || CONTEXTS.into_iter().filter(|context| *context <= extent.prompt_max);
     let decodes = contexts().flat_map(|context| {
         doubled(1, extent.batch_max).map(move |sequences| Step::Decode { sequences, context })
@@ -151,7 +157,7 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Prefill { tokens } => write!(f, "a prompt of {tokens} tokens"),
+            Self::Prefill { tokens, .. } => write!(f, "a prompt of {tokens} tokens"),
             Self::Decode { sequences, context } => {
                 write!(f, "{sequences} answers at once behind {context} tokens")
             }
@@ -166,9 +172,14 @@ impl Endpoint {
     /// Measures once; nothing where it cannot be told. Requests of one number have the same texts.
     pub(super) async fn take(&self, step: &Step, number: u64) -> Result<Option<Observed>, Fault> {
         match *step {
-            Step::Prefill { tokens } => {
-                tokio::time::sleep(IDLE_BEFORE).await;
-                let recorder = self.send(&load(tokens, 2), number, 1, 1).await?;
+            Step::Prefill { tokens, rested } => {
+                if rested {
+                    tokio::time::sleep(REST).await;
+                } else {
+                    // It wakes the worker up.
+                    self.send(&load(RESTED, 2), number, 1, 1).await?;
+                }
+                let recorder = self.send(&varied(tokens, 2), number, 1, 1).await?;
                 Ok(prefilled(&recorder, self.step_tokens))
             }
             Step::Decode { sequences, context } => {
@@ -177,7 +188,7 @@ impl Endpoint {
                 Ok(decoded(&recorder, sequences))
             }
             Step::Beside { prompt, sequences, context } => {
-                let (batch, prompt) = (load(context, BESIDE.1), load(prompt, 2));
+                let (batch, prompt) = (load(context, BESIDE.1), varied(prompt, 2));
                 let progress = Arc::new(Progress::default());
                 let answers =
                     self.watch(&batch, NUMBER_BESIDE, sequences, sequences, Arc::clone(&progress));
@@ -268,6 +279,12 @@ impl Endpoint {
 /// The generator of prompts that share nothing, all of one length, with answers of one length.
 fn load(prompt: u32, output: u32) -> String {
     format!("unique:question={prompt},output={output},spread=0")
+}
+
+/// The same with prompts of lengths around one. An engine may take longer for a length that it has not met before: its
+/// kernels are chosen or compiled for it. Real prompts have all kinds of lengths.
+fn varied(prompt: u32, output: u32) -> String {
+    format!("unique:question={prompt},output={output},spread={SPREAD}")
 }
 
 pub(super) fn summary(recorder: &Recorder) -> Summary {
@@ -452,9 +469,9 @@ mod tests {
             seats: None,
         };
         let steps = plan(&extent);
-        assert!(steps.contains(&Step::Prefill { tokens: 32 }));
-        assert!(steps.contains(&Step::Prefill { tokens: 1_024 }));
-        assert!(!steps.contains(&Step::Prefill { tokens: 2_048 }));
+        assert!(steps.contains(&Step::Prefill { tokens: 32, rested: false }));
+        assert!(steps.contains(&Step::Prefill { tokens: 1_024, rested: false }));
+        assert!(!steps.contains(&Step::Prefill { tokens: 2_048, rested: false }));
         assert!(steps.contains(&Step::Decode { sequences: 8, context: 64 }));
         assert!(steps.contains(&Step::Decode { sequences: 2, context: 512 }));
         assert!(!steps.contains(&Step::Decode { sequences: 4, context: 512 }));

@@ -42,6 +42,7 @@ mod tests {
     use overdraft_core::hedge::{HedgeSettings, Mode};
     use overdraft_core::route::{Policy, RouteSettings};
     use overdraft_gpu_model::{Catalogue, Engine};
+    use overdraft_units::Micros;
 
     use crate::fleet::{Scenario, Simulated, simulate};
     use crate::report::{Fate, Objectives, Summary};
@@ -101,6 +102,21 @@ mod tests {
         assert!(first.1 < first.0, "no answer shares a prompt's step: {first:?}");
         let token = (mixed.tpot.mean, prompts_first.tpot.mean);
         assert!(1.01 * token.0 < token.1, "answers wait for prompts: {token:?}");
+    }
+
+    #[test]
+    fn a_worker_that_had_nothing_to_do_takes_longer_for_its_next_step() {
+        let at_once = scenario(Engine::Vllm010, 1);
+        let mut sleepy = at_once.clone();
+        sleepy.profile.wake = Micros::new(50_000);
+        let later = |load: &str, requests: u64| {
+            let first = |scenario| summary(&run(scenario, load, requests)).ttft.mean;
+            first(&sleepy) - first(&at_once)
+        };
+        let alone = later("unique:question=200,output=20,spread=0,rate=0.1", 20);
+        assert!((49.0..51.0).contains(&alone), "{alone} ms");
+        let busy = later("unique:question=200,output=200,spread=0,rate=10", 600);
+        assert!(busy < 1.0, "{busy} ms");
     }
 
     #[test]

@@ -252,6 +252,7 @@ impl Worker {
         let batch = self.batch(&plan);
         let took = self.times.step(&batch).as_micros();
         let took = Micros::new(u64::try_from(took).unwrap_or(u64::MAX).max(1));
+        let took = took + self.profile.waking(now.since(self.step_ends));
         self.step = Some((plan, took));
         let guessing = self.guesser.as_ref().map_or(Micros::ZERO, Guesser::takes);
         self.busy = self.busy + took + guessing;
