@@ -57,6 +57,9 @@ const NUMBER_BESIDE: u64 = 998;
 /// How far lengths of prompts are apart, as the deviation of their logarithm.
 const SPREAD: f64 = 0.1;
 
+/// From the number of a prompt to that of the one that wakes the worker up before it: it shares no text with it.
+const NUMBER_WAKING: u64 = 100_000;
+
 /// How long a worker rests before that prompt.
 const REST: Duration = Duration::from_secs(2);
 
@@ -176,8 +179,7 @@ impl Endpoint {
                 if rested {
                     tokio::time::sleep(REST).await;
                 } else {
-                    // It wakes the worker up.
-                    self.send(&load(RESTED, 2), number, 1, 1).await?;
+                    self.send(&load(RESTED, 2), number + NUMBER_WAKING, 1, 1).await?;
                 }
                 let recorder = self.send(&varied(tokens, 2), number, 1, 1).await?;
                 Ok(prefilled(&recorder, self.step_tokens))
