@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 
-use crate::{dist, shell};
+use crate::{dashboard, dist, shell};
 
 /// What can be measured.
 const BENCHES: &[(&str, &str)] = &[
@@ -32,6 +32,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("cache", "hits from memory and from Redis, and hit ratios by size (S2, S6)"),
     ("loadtool", "real time beside virtual time, and `overdraft bench` beside aiperf (S5, S6)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
+    (DASHBOARD, "the page in a real Chromium before 300 workers: its share of a core (S4)"),
     ("kv", "blocks fetched from another worker beside computing them (S5)"),
     ("store", "what gateways share through Redis, and what its faults cost (S4, S5)"),
     ("adversary", "the defaults beside switching them off, over drawn fleets and loads (S1-S4)"),
@@ -50,7 +51,10 @@ const ALONE: &[(&str, &str)] =
     &[("adversary", "overdraft-adversary"), ("drafts", "overdraft-drafts")];
 
 /// Benches that run the real binary, which is then built first.
-const WITH_BINARY: &[&str] = &["burst", "cascade", "connections", "loadtool"];
+const WITH_BINARY: &[&str] = &["burst", "cascade", "connections", DASHBOARD, "loadtool"];
+
+/// The bench that a browser runs, not the benches' program.
+const DASHBOARD: &str = "dashboard";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -79,8 +83,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let known: Vec<&str> = BENCHES.iter().map(|(known, _)| *known).collect();
         anyhow::bail!("`{name}` is not a bench; expected one of {}", known.join(", "));
     }
+    anyhow::ensure!(
+        name != DASHBOARD || (!arguments.save && arguments.more.is_empty()),
+        "`{DASHBOARD}` takes `--quick` alone; its table is all there is to save"
+    );
     if WITH_BINARY.contains(&name.as_str()) {
         shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
+    }
+    if name == DASHBOARD {
+        return dashboard::bench(arguments.quick);
     }
     let alone = ALONE.iter().find(|(alone, _)| alone == name);
     // A package of its own is one bench; the others are subcommands of one program.

@@ -64,9 +64,23 @@ pub(crate) fn test() -> Result<()> {
     run(&Arguments { check: true, test: true, pictures: false })
 }
 
+/// Measures the page before the release binary, which must be built; unlike a test, it needs its browser.
+pub(crate) fn bench(is_quick: bool) -> Result<()> {
+    if !has("node") || !has("npm") {
+        bail!("the page is measured with `node` and `npm` (Debian: apt-get install nodejs npm)");
+    }
+    let Some(chromium) = chromium() else {
+        bail!("no Chromium was found at {} (Debian: chromium)", CHROMIUMS.join(", "));
+    };
+    install()?;
+    let quick = is_quick.then_some("--quick");
+    let script: Vec<&str> = std::iter::once("test/bench.mjs").chain(quick).collect();
+    before(&shell::target().join("release").join("overdraft"), chromium, &script)
+}
+
 /// Runs a script that needs a browser and a gateway.
 fn browse(script: &[&str]) -> Result<()> {
-    let Some(chromium) = CHROMIUMS.into_iter().find(|path| Path::new(path).exists()) else {
+    let Some(chromium) = chromium() else {
         eprintln!("left out: what needs a browser, for no Chromium was found");
         return Ok(());
     };
@@ -74,9 +88,17 @@ fn browse(script: &[&str]) -> Result<()> {
     if !binary.exists() {
         shell::cargo(&["build", "--locked", "--package", "overdraft"])?;
     }
-    let binary = binary.to_string_lossy().into_owned();
-    let environment = [("OVERDRAFT_BINARY", binary.as_str()), ("OVERDRAFT_CHROMIUM", chromium)];
-    node(script, &environment)
+    before(&binary, chromium, script)
+}
+
+fn chromium() -> Option<&'static str> {
+    CHROMIUMS.into_iter().find(|path| Path::new(path).exists())
+}
+
+/// Runs a script that starts this gateway and this browser.
+fn before(binary: &Path, chromium: &str, script: &[&str]) -> Result<()> {
+    let binary = binary.to_string_lossy();
+    node(script, &[("OVERDRAFT_BINARY", &binary), ("OVERDRAFT_CHROMIUM", chromium)])
 }
 
 /// Installs what the lock file names, unless that is there already.

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
-import { sleep } from "./fleet.mjs";
+import { sleep, startWorkers } from "./fleet.mjs";
 
 const BINARY = process.env.OVERDRAFT_BINARY ?? "../../../target/debug/overdraft";
 const CHROMIUM = process.env.OVERDRAFT_CHROMIUM ?? "/usr/bin/chromium";
@@ -40,6 +40,15 @@ export async function startGateway(config) {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** So many mock workers and a gateway before them that has seen each; `stop` ends both. */
+export async function fleetOf(count, settings = {}, config = {}) {
+  const fleet = await startWorkers(count, settings);
+  const workers = fleet.workers.map(({ url }, index) => ({ url, name: `w${String(index + 1).padStart(2, "0")}` }));
+  const gateway = await startGateway({ workers, ...config });
+  await untilUp(gateway, count);
+  return { fleet, gateway, stop: async () => { await gateway.stop(); fleet.stop(); } };
 }
 
 /** Waits until so many workers are up. */
