@@ -158,13 +158,20 @@ impl SimulatedBackend {
         self.settings.profile.step(&batch).div_f64(self.settings.speed)
     }
 
+    /// What a step takes longer, in real time, after so much of it in which there was nothing to do.
+    fn waking(&self, idle: Micros) -> Micros {
+        let SimulatedSettings { profile, speed, .. } = &self.settings;
+        let idle = Micros::from(Duration::from(idle).mul_f64(*speed));
+        Micros::from(Duration::from(profile.waking(idle)).div_f64(*speed))
+    }
+
     /// Waits until the step is over.
     #[expect(clippy::disallowed_methods, reason = "the wait stands for a GPU's work")]
     fn wait(&mut self, duration: Duration) {
         let took = Micros::from(duration);
         let now = self.settings.clock.now();
         let began = if now.since(self.ended) <= LAG_MAX.min(took) { self.ended } else { now };
-        self.ended = began + took;
+        self.ended = began + took + self.waking(began.since(self.ended));
         let left = self.ended.since(now);
         if Micros::ZERO < left {
             std::thread::sleep(Duration::from(left));

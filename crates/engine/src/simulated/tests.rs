@@ -140,6 +140,15 @@ fn a_step_takes_what_the_profile_says_and_speed_divides_it() {
 }
 
 #[test]
+fn a_step_takes_longer_after_a_simulated_tenth_of_a_second_without_one() {
+    let mut backend = backend(AnswerLengths::default());
+    backend.settings.profile.wake = Micros::new(50_000);
+    backend.settings.speed = 2.0;
+    assert_eq!(backend.waking(Micros::new(49_000)), Micros::ZERO);
+    assert_eq!(backend.waking(Micros::new(50_000)), Micros::new(25_000));
+}
+
+#[test]
 fn a_page_that_several_decodes_read_counts_once() {
     let mut backend = backend(AnswerLengths::default());
     let token = [TokenId(1)];
