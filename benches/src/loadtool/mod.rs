@@ -74,7 +74,7 @@ async fn measure(arguments: &Arguments) -> Result<ExitCode> {
         let pair = scene.measure(&binary, arguments.quick).await?;
         row(&format!("{}, real time", pair.scene), &pair.real);
         row(&format!("{}, virtual time", pair.scene), &pair.simulated);
-        println!("{:<22}network, measured idle: {} ms one way", "", pair.network_ms);
+        println!("{:<22}network, measured: {} ms one way", "", pair.network_ms);
         pairs.push(pair);
     }
     for pair in pairs.iter().filter(|pair| pair.is_fleet) {

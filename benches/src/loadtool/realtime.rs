@@ -18,11 +18,12 @@ use crate::server::{Server, figure, told};
 /// What is simulated.
 pub(crate) const PROFILE: &str = "h100-tp2/llama-3-70b-fp8";
 
-/// Requests by which the network of an idle fleet is measured, one after the other; each has two answer tokens.
-const IDLE_LOAD: &str = "unique:question=1500,output=2,spread=0,think=0";
+/// Requests by which the network is measured, one at each worker at any time. No prompt computes beside another
+/// one, and the machine is as awake as under a load: before single requests to an idle fleet it had gone to sleep.
+const NETWORK_LOAD: &str = "unique:question=1500,output=20,spread=0.3,think=0";
 
-/// How many of them there are.
-const IDLE_REQUESTS: u32 = 60;
+/// How many of them each worker gets.
+const NETWORK_REQUESTS: u32 = 24;
 
 /// What both reports tell of a run, under the names of the JSON; how late requests were sent has no counterpart.
 const FIGURES: [&str; 33] = [
@@ -127,7 +128,7 @@ pub(crate) struct Pair {
     pub(crate) scene: &'static str,
     /// Whether all figures are judged.
     pub(crate) is_fleet: bool,
-    /// What the network of the idle scene takes one way, in milliseconds.
+    /// What the scene's network takes one way, in milliseconds.
     pub(crate) network_ms: String,
     pub(crate) real: Figures,
     /// Of a fleet the medians over its histories.
@@ -173,8 +174,6 @@ impl Scene {
     /// Runs it in both times.
     pub(crate) async fn measure(&self, binary: &Path, quick: bool) -> Result<Pair> {
         let requests = if quick { self.requests_quick } else { self.requests };
-        // What the live gateway does by default; a worker by itself admits all.
-        let admission = if self.workers == 1 { "off" } else { "peak" };
         let count = self.workers.to_string();
         let crowd = ["--simulate", PROFILE, "--workers", &count];
         let workers = Server::workers(binary, &crowd, self.workers.into()).await?;
@@ -183,13 +182,8 @@ impl Scene {
             _ => Some(Server::gateway(binary, &workers).await?),
         };
         let url = gateway.as_ref().unwrap_or(&workers).url();
-        let network = network_ms(binary, &url).await?;
-        let simulate = [
-            self.load("simulate", requests),
-            words(&["--profile", PROFILE, "--policy", "cost", "--network-ms", &network]),
-            words(&["--workers", &count, "--admission", admission]),
-        ]
-        .concat();
+        let network = self.network_ms(binary, &url).await?;
+        let simulate = [self.load("simulate", requests), self.fleet(&network)].concat();
         let delays = if self.workers == 1 { &HISTORIES[..1] } else { &HISTORIES[..] };
         let mut histories = Vec::new();
         for delay in delays {
@@ -220,23 +214,30 @@ impl Scene {
         }
         load
     }
-}
 
-/// What a request takes one way besides its computing, in milliseconds: sockets, the gateway and reading the prompt. It
-/// is what `overdraft calibrate` measures as `--network-ms` of one worker, here of the whole way: half of what single
-/// requests take longer, with nothing beside them, than without a network.
-async fn network_ms(binary: &Path, url: &str) -> Result<String> {
-    let idle = |command: &str| {
-        let count = IDLE_REQUESTS.to_string();
-        let load = [command, "--workload", IDLE_LOAD, "--num-prompts", &count, "--seed", "1"];
-        [words(&load), words(&["--users", "1", "--output", "json"])].concat()
-    };
-    let simulate = ["--profile", PROFILE, "--workers", "1", "--network-ms", "0"];
-    let simulated = told(binary, &[idle("simulate"), words(&simulate)].concat()).await?;
-    let real = told(binary, &[idle("bench"), words(&[url, "--ignore-eos"])].concat()).await?;
-    let first_token = |report: &Value| figure(report, &["runs", "0", "median_ttft_ms"]);
-    let longer = first_token(&real)? - first_token(&simulated)?;
-    Ok(format!("{:.3}", (longer / 2.0).max(0.0)))
+    /// What is simulated: what the live gateway does by default; a worker by itself admits all.
+    fn fleet(&self, network_ms: &str) -> Vec<String> {
+        let admission = if self.workers == 1 { "off" } else { "peak" };
+        let count = self.workers.to_string();
+        let mut fleet = words(&["--profile", PROFILE, "--policy", "cost", "--workers", &count]);
+        fleet.extend(words(&["--admission", admission, "--network-ms", network_ms]));
+        fleet
+    }
+
+    /// What a request takes one way besides its computing, in milliseconds: sockets, the gateway and reading the
+    /// prompt. It is half of what first tokens take longer than without a network, with one request at each worker.
+    async fn network_ms(&self, binary: &Path, url: &str) -> Result<String> {
+        let count = self.workers.to_string();
+        let requests = (u32::from(self.workers) * NETWORK_REQUESTS).to_string();
+        let load = ["--workload", NETWORK_LOAD, "--num-prompts", &requests, "--users", &count];
+        let load = [words(&load), words(&["--seed", "1", "--output", "json"])].concat();
+        let simulate = [words(&["simulate"]), load.clone(), self.fleet("0")].concat();
+        let simulated = told(binary, &simulate).await?;
+        let real = told(binary, &[words(&["bench", url, "--ignore-eos"]), load].concat()).await?;
+        let first_token = |report: &Value| figure(report, &["runs", "0", "mean_ttft_ms"]);
+        let longer = first_token(&real)? - first_token(&simulated)?;
+        Ok(format!("{:.3}", (longer / 2.0).max(0.0)))
+    }
 }
 
 fn words(words: &[&str]) -> Vec<String> {
