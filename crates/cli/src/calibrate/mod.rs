@@ -94,9 +94,10 @@ Examples:
   overdraft calibrate http://127.0.0.1:8080 --quick
   overdraft calibrate URL --max-num-seqs 128 --max-num-batched-tokens 2048
 
-The worker must be idle: its metrics are read before and after. A few minutes of its time are taken,
-less with `--quick`. What cannot be measured from outside (`--max-num-batched-tokens`) is as you say
-or as vLLM has it.
+The worker must be idle: its metrics are read before and after. It should have served for a
+while, as an engine takes longer for what it meets for the first time. Two to ten minutes of its
+time are taken, less with `--quick`. What cannot be measured from outside
+(`--max-num-batched-tokens`) is as you say or as vLLM has it.
 
 Exit codes: 0 the profile is written, 1 the worker cannot be read, is busy or fails, 2 the input
 cannot be used.";
