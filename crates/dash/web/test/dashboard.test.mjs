@@ -6,8 +6,8 @@ import { chat, fleetOf, openTab, startBrowser, startGateway, until, untilUp } fr
 
 const PAGES = ["now", "fleet", "requests", "queue", "cache", "cascade", "speculation", "cost", "health", "play"];
 const EVIL = '<img src=x onerror="alert(1)">';
-/** How many draws are watched, and how many nodes one of them may change: some per row that is drawn, whatever the fleet's size. */
-const [DRAWS, CHANGES] = [8, 500];
+/** How many draws are watched, and how many nodes one of them may change: less than each cell of 80 rows. A slow machine may take two or three for one. */
+const [DRAWS, CHANGES] = [8, 1_000];
 let browser;
 
 before(async () => { browser = await startBrowser(); });
