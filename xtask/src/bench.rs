@@ -51,7 +51,7 @@ const ALONE: &[(&str, &str)] =
     &[("adversary", "overdraft-adversary"), ("drafts", "overdraft-drafts")];
 
 /// Benches that run the real binary, which is then built first.
-const WITH_BINARY: &[&str] = &["burst", "cascade", "connections", DASHBOARD, "loadtool"];
+const WITH_BINARY: &[&str] = &["burst", "cascade", "connections", "loadtool"];
 
 /// The bench that a browser runs, not the benches' program.
 const DASHBOARD: &str = "dashboard";
@@ -87,11 +87,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         name != DASHBOARD || (!arguments.save && arguments.more.is_empty()),
         "`{DASHBOARD}` takes `--quick` alone; its table is all there is to save"
     );
-    if WITH_BINARY.contains(&name.as_str()) {
-        shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
-    }
     if name == DASHBOARD {
         return dashboard::bench(arguments.quick);
+    }
+    if WITH_BINARY.contains(&name.as_str()) {
+        shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
     }
     let alone = ALONE.iter().find(|(alone, _)| alone == name);
     // A package of its own is one bench; the others are subcommands of one program.

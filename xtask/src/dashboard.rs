@@ -64,7 +64,7 @@ pub(crate) fn test() -> Result<()> {
     run(&Arguments { check: true, test: true, pictures: false })
 }
 
-/// Measures the page before the release binary, which must be built; unlike a test, it needs its browser.
+/// Measures the page before the release binary. Unlike a test it needs its browser, and says so before it builds.
 pub(crate) fn bench(is_quick: bool) -> Result<()> {
     if !has("node") || !has("npm") {
         bail!("the page is measured with `node` and `npm` (Debian: apt-get install nodejs npm)");
@@ -73,6 +73,7 @@ pub(crate) fn bench(is_quick: bool) -> Result<()> {
         bail!("no Chromium was found at {} (Debian: chromium)", CHROMIUMS.join(", "));
     };
     install()?;
+    shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
     let quick = is_quick.then_some("--quick");
     let script: Vec<&str> = std::iter::once("test/bench.mjs").chain(quick).collect();
     before(&shell::target().join("release").join("overdraft"), chromium, &script)
