@@ -20,6 +20,10 @@ use crate::fleet::WorkerId;
 /// Maximum forecasts looked at for one decision.
 const ADMIT_LOOKS_MAX: usize = 16;
 
+/// How many looks one counts for where others wait before the request: it is hardly ever taken there, and of the
+/// cheapest few the one that is waited for is found all the same.
+const LOOK_BEHIND_OTHERS: usize = 3;
+
 /// The worker that a request had best wait for.
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
@@ -62,7 +66,8 @@ pub(super) fn first(
         };
         let judged = judge(worker, &asked, &scene.settings.admission, pace, scene.now);
         candidate.peak = judged.peak;
-        looks += usize::from(judged.looked);
+        let weight = if asked.ahead.holds(asked.tokens) { LOOK_BEHIND_OTHERS } else { 1 };
+        looks += weight * usize::from(judged.looked);
         match judged.answer {
             Answer::Taken => {
                 let dearer = awaited.filter(|one| one.cost < price(scene, candidate, by_cost));

@@ -155,6 +155,23 @@ fn a_worker_that_is_full_is_passed_over_for_one_that_is_not() {
 }
 
 #[test]
+fn fewer_forecasts_are_read_where_others_wait() {
+    let mut story = Story::new(40, Some(10_000), Mode::Peak);
+    let large = request(9_000, Some(1), Priority::Default);
+    let read = |story: &Story| {
+        let candidates = story.router.decision().candidates.iter();
+        candidates.filter(|one| one.reason == Reason::Saturated).count()
+    };
+    assert_eq!(story.fill(large).0, 40, "one each");
+    assert_eq!(read(&story), 16, "nobody waits");
+    for id in story.ids.clone() {
+        story.router.wait(large, id, WaitTime::exactly(Micros::new(SECOND)), story.now).unwrap();
+    }
+    saturated(story.send(large).unwrap_err());
+    assert_eq!(read(&story), 6, "each counts three times");
+}
+
+#[test]
 fn an_idle_worker_takes_what_it_can_hold_and_what_never_fits_is_told_so() {
     let mut story = Story::new(1, Some(10_000), Mode::Peak);
     story.router.scraped(story.ids[0], scrape(990, 10_000, story.now));
