@@ -20,8 +20,8 @@ use crate::fleet::WorkerId;
 /// Maximum forecasts looked at for one decision.
 const ADMIT_LOOKS_MAX: usize = 16;
 
-/// How many looks one counts for where others wait before the request: it is hardly ever taken there, and of the
-/// cheapest few the one that is waited for is found all the same.
+/// How many looks one counts for where the request would have to stand behind others: it is never taken there, and
+/// only how long it would wait is learnt.
 const LOOK_BEHIND_OTHERS: usize = 3;
 
 /// The worker that a request had best wait for.
@@ -66,7 +66,8 @@ pub(super) fn first(
         };
         let judged = judge(worker, &asked, &scene.settings.admission, pace, scene.now);
         candidate.peak = judged.peak;
-        let weight = if asked.ahead.holds(asked.tokens) { LOOK_BEHIND_OTHERS } else { 1 };
+        let is_behind = waits && asked.ahead.holds(asked.tokens);
+        let weight = if is_behind { LOOK_BEHIND_OTHERS } else { 1 };
         looks += weight * usize::from(judged.looked);
         match judged.answer {
             Answer::Taken => {
