@@ -23,7 +23,9 @@ use super::table::{EntryId, Parent, Table, WARMED_MAX};
 use super::{Chunks, Generation, PrefixIndex};
 use crate::fleet::WorkerId;
 
-/// Maximum generations of one worker.
+/// Maximum generations of one worker. New chunks fill half of them at most before the worker is
+/// full; an estimate that needs more, because what it holds is used again and again, drops the
+/// oldest although there is room.
 pub const GENERATIONS_MAX: usize = 32;
 
 /// Assumed capacity of a worker that has not reported one: 65,536 tokens in blocks of 16.
@@ -354,7 +356,8 @@ impl PrefixIndex {
     }
 }
 
-/// Chunks of a generation that may be new, and all that may be used in it.
+/// Chunks of a generation that may be new, and all that may be used in it; rounded up, for with 31
+/// chunks rounded down each new one would begin a generation of its own.
 fn shares(capacity: Chunks) -> [u32; 2] {
-    [(capacity.0 / FRESH_SHARE).max(1), (capacity.0 / USED_SHARE).max(1)]
+    [capacity.0.div_ceil(FRESH_SHARE).max(1), capacity.0.div_ceil(USED_SHARE).max(1)]
 }

@@ -388,3 +388,18 @@ fn a_block_of_estimates_that_churn_costs_less_than_forty_bytes() {
         assert!(memory.bytes <= 40 * room, "{} bytes for {room}", memory.bytes);
     }
 }
+
+#[test]
+fn what_fits_is_kept_though_prefixes_repeat() {
+    let [one] = workers();
+    let mut index = index();
+    index.set_capacity(one, Chunks::new(31));
+    // 12, 14, 2 and 3 new chunks: 31 in all. Two of them begin as another does.
+    let prompts = ["abbbbbbbbbbb", "rrsrsssrrrrrrr", "rrsrsssst", "auvw"];
+    for prompt in prompts {
+        index.record_routed(one, &keys(prompt), Instant::ORIGIN);
+    }
+    for (prompt, expected) in prompts.into_iter().zip(["0:12", "0:14", "0:9", "0:4"]) {
+        check(&index, prompt, expected);
+    }
+}

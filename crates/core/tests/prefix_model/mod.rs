@@ -182,8 +182,8 @@ impl Known {
     fn begin(&mut self, now: Instant) {
         let capacity = self.capacity;
         let full = self.generations.back().is_none_or(|newest| {
-            newest.fresh >= (capacity / 16).max(1)
-                || newest.keys.len() >= (capacity as usize / 4).max(1)
+            newest.fresh >= capacity.div_ceil(16).max(1)
+                || newest.keys.len() >= (capacity as usize).div_ceil(4).max(1)
                 || self.knowledge == "exact" && now.since(newest.began) >= PENDING_SPAN
         });
         if full {
