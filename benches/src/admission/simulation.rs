@@ -203,6 +203,7 @@ impl Simulation {
             tenant: Tenant(job.tenant),
             model: 0,
             tokens: u64::from(job.prompt) + 1,
+            first_half: None,
             deadline,
             limit: deadline,
         };
@@ -304,7 +305,7 @@ impl Simulation {
                 self.tally.first_tokens.push(waited(&self.jobs, number, self.now));
             }
         }
-        while let Some(ticket) = self.queue.call(now) {
+        while let Some(ticket) = self.queue.call(&|_, _| false, now) {
             let Some(&number) = self.tickets.get(&ticket) else { continue };
             if let Some(placed) = self.place(number) {
                 self.queue.admitted(ticket, now);

@@ -20,6 +20,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use super::length_sample::{Remains, Worlds};
 use super::pinned_prefixes::{Chain, Pinned};
 use crate::estimate::{Class, DRAWS, LENGTH_MAX, Lengths};
+use crate::prefix::PrefixKey;
 
 /// Worlds over which a peak is averaged.
 pub const WORLDS: usize = DRAWS;
@@ -191,6 +192,11 @@ impl Forecast {
     /// Tokens at the front of a prompt that requests in flight hold already.
     pub(crate) fn held_of(&self, chain: Chain<'_>) -> u32 {
         self.pinned.held_of(chain)
+    }
+
+    /// Whether a request in flight holds a prompt up to this key ([`Chain::first_half`]).
+    pub(crate) fn pins(&self, key: PrefixKey) -> bool {
+        self.pinned.has(key)
     }
 
     /// Tells the blocks of a request's prompt from others': what several hold is counted once.

@@ -37,7 +37,7 @@ pub(crate) use self::forecast::{Booking, Forecast, Place};
 pub use self::forecast::{FORECAST_MAX, Peak, Prospect, WORLDS};
 pub(crate) use self::judge::{Answer, Asked, judge};
 pub(crate) use self::pinned_prefixes::Chain;
-pub use self::queue::{AGING_EVERY, Queue, Refusal, Ticket, Waiter};
+pub use self::queue::{AGING_EVERY, IsPinned, Queue, Refusal, Ticket, Waiter};
 pub(crate) use self::safety_margin::{Caution, Strain};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
 pub use self::tenants::Portion;

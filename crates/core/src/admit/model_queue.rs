@@ -10,8 +10,8 @@ use overdraft_units::{Instant, Micros};
 
 use super::Priority;
 use super::fair_queue::Lane;
-use super::queue::{AGING_EVERY, Ticket, Waiter};
-use super::worker_queue::{Ahead, Hold, Stand};
+use super::queue::{AGING_EVERY, IsPinned, Ticket, Waiter};
+use super::worker_queue::{Ahead, Head, Hold, Stand};
 use crate::estimate::MovingAverage;
 use crate::fleet::WorkerId;
 
@@ -35,6 +35,13 @@ pub(super) struct Line {
     since: Option<Instant>,
 }
 
+/// What is known of those who wait when one of them is called.
+pub(super) struct View<'a> {
+    /// Whether one has waited for half of the time it has.
+    pub(super) is_aged: &'a dyn Fn(Ticket) -> bool,
+    pub(super) is_pinned: IsPinned<'a>,
+}
+
 /// The one that is being placed.
 #[derive(Clone, Copy, Debug)]
 struct Called {
@@ -44,6 +51,8 @@ struct Called {
     from: WorkerId,
     /// Where something came free.
     for_room: WorkerId,
+    /// Whose turn it was instead.
+    passes: Option<Ticket>,
 }
 
 impl Line {
@@ -66,33 +75,35 @@ impl Line {
     }
 
     /// Which request is called next, and for the room of which worker, unless one is being placed already.
-    pub(super) fn next(&mut self, is_aged: &dyn Fn(Ticket) -> bool) -> Option<(Ticket, WorkerId)> {
+    pub(super) fn next(&mut self, view: &View<'_>) -> Option<(Head, WorkerId)> {
         if self.called.is_some() {
             return None;
         }
         while let Some(&room) = self.ready.first() {
             let stand = self.stands.get(&room).filter(|stand| !stand.is_empty());
             let found = match stand {
-                Some(stand) => self.head(stand, is_aged),
-                None => self.furthest(room),
+                Some(stand) => self.head(stand, room, view),
+                None => self.furthest(room).map(Head::in_turn),
             };
-            if let Some(ticket) = found {
-                return Some((ticket, room));
+            if let Some(head) = found {
+                return Some((head, room));
             }
             self.ready.remove(&room);
         }
         None
     }
 
-    fn head(&self, stand: &Stand, is_aged: &dyn Fn(Ticket) -> bool) -> Option<Ticket> {
+    fn head(&self, stand: &Stand, room: WorkerId, view: &View<'_>) -> Option<Head> {
+        let is_pinned = |key| (view.is_pinned)(room, key);
         // Once after each event: the aged one may have found no room in what is left to others.
         if self.starts % AGING_EVERY == AGING_EVERY - 1
             && !stand.has_looked()
-            && let Some(aged) = stand.heads(&self.lanes).find(|&head| is_aged(head))
+            && let Some(aged) =
+                stand.heads(&self.lanes, &is_pinned).find(|head| (view.is_aged)(head.ticket))
         {
             return Some(aged);
         }
-        stand.heads(&self.lanes).last()
+        stand.heads(&self.lanes, &is_pinned).last()
     }
 
     /// The one that would wait for the longest at another worker, once for each time that something comes
@@ -106,19 +117,14 @@ impl Line {
         others.max_by_key(|stand| stand.len())?.last()
     }
 
-    pub(super) fn call(
-        &mut self,
-        ticket: Ticket,
-        waiter: Waiter,
-        from: WorkerId,
-        for_room: WorkerId,
-    ) {
+    pub(super) fn call(&mut self, head: Head, waiter: Waiter, from: WorkerId, for_room: WorkerId) {
+        let Head { ticket, passes } = head;
         self.lanes[waiter.priority.index()].remove(waiter);
         if let Some(stand) = self.stands.get_mut(&from) {
             stand.take(ticket, waiter);
         }
         self.stands.entry(for_room).or_default().looked();
-        self.called = Some(Called { ticket, waiter, from, for_room });
+        self.called = Some(Called { ticket, waiter, from, for_room, passes });
     }
 
     /// The one that was called found no room, and waits at `at` from now on.
@@ -128,7 +134,7 @@ impl Line {
         if at != called.from
             && let Some(stand) = self.stands.get_mut(&called.from)
         {
-            stand.unreserve(ticket);
+            stand.forget(ticket);
         }
         let stand = self.stands.entry(at).or_default();
         stand.insert(ticket, called.waiter);
@@ -149,7 +155,7 @@ impl Line {
         if let Some(called) = self.take_out(ticket, waiter, at)
             && let Some(stand) = self.stands.get_mut(&called.for_room)
         {
-            stand.started();
+            stand.started(waiter, called.passes);
         }
         self.lanes[waiter.priority.index()].served(waiter);
         self.starts = self.starts.wrapping_add(1);
@@ -250,7 +256,7 @@ impl Line {
             self.lanes[waiter.priority.index()].remove(waiter);
         }
         if let Some(stand) = self.stands.get_mut(&at) {
-            stand.unreserve(ticket);
+            stand.forget(ticket);
             stand.remove(ticket, waiter);
         }
         called

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use overdraft_units::Tokens;
 
 use crate::prefix::PrefixKey;
 
@@ -46,6 +47,14 @@ impl Chain<'_> {
         };
         let cuts = core::iter::successors(Some((stride, 1)), after).map(|(cut, _)| cut);
         cuts.take_while(move |&cut| cut <= count).take(PIECES_MAX)
+    }
+
+    /// The key of the first cut, `matched` aside, that has at least half of a prompt of so many tokens before it.
+    /// Whoever else pins it shares as much; `None` for a prompt too short to be cut there.
+    pub(crate) fn first_half(self, prompt: Tokens) -> Option<PrefixKey> {
+        let half = prompt.get().div_ceil(2);
+        let mut cuts = self.cuts();
+        self.key(cuts.find(|cut| half <= cut.saturating_mul(self.chunk))?)
     }
 
     fn key(self, cut: u32) -> Option<PrefixKey> {
@@ -113,7 +122,8 @@ impl Pinned {
         held.saturating_mul(chain.chunk)
     }
 
-    fn has(&self, key: PrefixKey) -> bool {
+    /// Whether a request in flight holds the prompt up to this key, where it was cut there.
+    pub(super) fn has(&self, key: PrefixKey) -> bool {
         self.pieces.find(key.bits(), |one| one.key == key).is_some()
     }
 

@@ -3,7 +3,8 @@
 //! Each model has a queue of its own, so that a model without room holds up no other (no
 //! head-of-line blocking). Within a queue the greater priority goes first; at equal priority the
 //! tenant that was served the fewest tokens since all of them began to wait (start-time fair
-//! queueing, `fair_queue.rs`); and within a tenant the first that came (FIFO). A request that has waited
+//! queueing, `fair_queue.rs`); and within a tenant the first that came (FIFO). At a worker, requests may go
+//! first whose prompts are there already (longest prefix match, bounded by a deficit, `worker_queue.rs`). A request that has waited
 //! for half of its maximum wait gets one call in [`AGING_EVERY`] ahead of greater priorities
 //! (aging).
 //!
@@ -19,10 +20,11 @@ use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros};
 
-use super::model_queue::Line;
+use super::model_queue::{Line, View};
 use super::worker_queue::{Ahead, Hold};
 use super::{Priority, QueueSettings, Tenant, retry_after};
 use crate::fleet::WorkerId;
+use crate::prefix::PrefixKey;
 
 /// Aging: one call in this many goes to a lower priority that has waited for half of its maximum.
 pub const AGING_EVERY: u32 = 8;
@@ -51,11 +53,16 @@ pub struct Waiter {
     pub model: u64,
     /// Tokens of its prompt and of its expected answer.
     pub tokens: u64,
+    /// Names the first half of its prompt, where that can be told from others'.
+    pub first_half: Option<PrefixKey>,
     /// Until when it should have been started.
     pub deadline: Instant,
     /// Until when it must have been: it waits beyond its deadline only while its line moves fast enough.
     pub limit: Instant,
 }
+
+/// Whether requests in flight on a worker hold the part of a prompt that a key names.
+pub type IsPinned<'a> = &'a dyn Fn(WorkerId, PrefixKey) -> bool;
 
 /// A place in the queue; the number grows with every one given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -199,23 +206,25 @@ impl Queue {
     /// Whose turn it is, if a request waits. Try to place it and say what came of it by
     /// [`admitted`](Self::admitted), [`put_back`](Self::put_back) or [`leave`](Self::leave); then
     /// call again.
-    pub fn call(&mut self, now: Instant) -> Option<Ticket> {
+    pub fn call(&mut self, is_pinned: IsPinned<'_>, now: Instant) -> Option<Ticket> {
         let Self { lines, entries, .. } = self;
-        let aged = |ticket: Ticket| is_aged(entries, ticket, now);
+        let is_aged = |ticket: Ticket| is_aged(entries, ticket, now);
+        let view = View { is_aged: &is_aged, is_pinned };
         let mut found = None;
         // Around, beginning behind the model that was called last.
         for model in [self.turn.saturating_add(1)..=u64::MAX, 0..=self.turn] {
             let mut lines = lines.range_mut(model);
-            found = lines.find_map(|(&model, line)| Some((model, line.next(&aged)?)));
+            found = lines.find_map(|(&model, line)| Some((model, line.next(&view)?)));
             if found.is_some() {
                 break;
             }
         }
-        let (model, (ticket, room)) = found?;
+        let (model, (head, room)) = found?;
+        let ticket = head.ticket;
         let entry = self.entries.get_mut(&ticket).expect("who stands in a line has an entry");
         entry.standing = Standing::Called;
         let line = self.lines.get_mut(&model).expect("the line was just found");
-        line.call(ticket, entry.waiter, entry.at, room);
+        line.call(head, entry.waiter, entry.at, room);
         self.turn = model;
         Some(ticket)
     }

@@ -4,13 +4,18 @@
 //! holds its prefix. When room comes free there, a bounded number of waiting requests is tried in
 //! order: a small one may overtake a large one that does not fit (backfilling), until the large one
 //! has waited for so long that the worker is reserved for it.
+//!
+//! One whose prompt is in use at the worker already needs little more than its answer. It goes before those whose
+//! turn it is (longest prefix match) until so much has passed them that they come first (a deficit: Cao et al.,
+//! arXiv 2501.14312).
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::fair_queue::Lane;
 use super::queue::{Ticket, Waiter};
 use super::{Priority, Tenant};
+use crate::prefix::PrefixKey;
 
 /// Those who wait that are tried after one event, at most; then all wait for the next.
 pub(super) const LOOKS_MAX: u32 = 4;
@@ -18,6 +23,26 @@ pub(super) const LOOKS_MAX: u32 = 4;
 /// Tenants that are found to have more than their share after one event, at most: what they try is not in the way of
 /// others.
 pub(super) const EXCESS_MAX: usize = 4;
+
+/// Those who wait that are looked at for one whose prompt is in use already, at most.
+const LOOKAHEAD: usize = 16;
+
+/// One may be passed, because of what is in use, by so many times its own tokens.
+const PASSED_TIMES: u64 = 4;
+
+/// The next of a priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) ticket: Ticket,
+    /// Whose turn it was instead.
+    pub(super) passes: Option<Ticket>,
+}
+
+impl Head {
+    pub(super) const fn in_turn(ticket: Ticket) -> Self {
+        Self { ticket, passes: None }
+    }
+}
 
 /// One who waits, and for whom room is kept that it does not fill yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +55,7 @@ struct Tried {
 #[derive(Debug, Default)]
 pub(super) struct Stand {
     /// By [`Priority::index`], by tenant, first come first.
-    lanes: [BTreeMap<Tenant, BTreeSet<Ticket>>; 3],
+    lanes: [BTreeMap<Tenant, BTreeMap<Ticket, Waiter>>; 3],
     /// Tokens of those who wait, by priority.
     tokens: [u64; 3],
     waiting: usize,
@@ -42,6 +67,8 @@ pub(super) struct Stand {
     looks: u32,
     /// Whether one that found no room has waited for long enough to have the worker kept for it.
     reserved: Option<Ticket>,
+    /// Tokens that passed those whose turn it was, by whom they passed.
+    passed: BTreeMap<Ticket, u64>,
     /// Whether its worker has gone down or leaves: all who wait here are tried, each once.
     is_deserted: bool,
 }
@@ -57,7 +84,7 @@ impl Stand {
 
     pub(super) fn insert(&mut self, ticket: Ticket, waiter: Waiter) {
         let place = waiter.priority.index();
-        if self.lanes[place].entry(waiter.tenant).or_default().insert(ticket) {
+        if self.lanes[place].entry(waiter.tenant).or_default().insert(ticket, waiter).is_none() {
             self.tokens[place] = self.tokens[place].saturating_add(waiter.tokens);
             self.waiting += 1;
         }
@@ -66,7 +93,7 @@ impl Stand {
     pub(super) fn remove(&mut self, ticket: Ticket, waiter: Waiter) {
         let place = waiter.priority.index();
         let Some(flow) = self.lanes[place].get_mut(&waiter.tenant) else { return };
-        if flow.remove(&ticket) {
+        if flow.remove(&ticket).is_some() {
             self.tokens[place] = self.tokens[place].saturating_sub(waiter.tokens);
             self.waiting -= 1;
         }
@@ -74,6 +101,7 @@ impl Stand {
             self.lanes[place].remove(&waiter.tenant);
         }
         self.tried.retain(|tried| tried.ticket != ticket);
+        self.passed.remove(&ticket);
         if self.reserved == Some(ticket) {
             self.reserved = None;
         }
@@ -81,28 +109,52 @@ impl Stand {
 
     /// The one that is called is not here while it is being placed.
     pub(super) fn take(&mut self, ticket: Ticket, waiter: Waiter) {
-        let reserved = self.reserved;
+        let (reserved, passed) = (self.reserved, self.passed.remove(&ticket));
         self.remove(ticket, waiter);
         self.reserved = reserved;
+        self.passed.extend(passed.map(|tokens| (ticket, tokens)));
     }
 
     /// The next of every priority that may be tried, the least first.
-    pub(super) fn heads(&self, shares: &[Lane; 3]) -> impl Iterator<Item = Ticket> {
+    pub(super) fn heads(
+        &self,
+        shares: &[Lane; 3],
+        is_pinned: &dyn Fn(PrefixKey) -> bool,
+    ) -> impl Iterator<Item = Head> {
         let is_kept = self.reserved.is_some_and(|one| self.has_tried(one));
         let is_over = !self.is_deserted && (self.has_looked_enough() || is_kept);
         // Who matters less does not take the room that a greater one waits for.
         let least = self.tried.iter().map(|tried| tried.waiter.priority.index()).max().unwrap_or(0);
         let places = if is_over { 3..3 } else { least..3 };
-        places.filter_map(move |place| {
-            let flows = self.lanes[place].iter();
-            let held = |tenant| self.excessive.contains(&(Priority::ALL[place], tenant));
-            let open = flows.filter(|(tenant, _)| !held(**tenant));
-            let heads = open.filter_map(|(&tenant, flow)| {
-                let untried = flow.iter().find(|ticket| !self.has_tried(**ticket))?;
-                Some((shares[place].tag(tenant), *untried))
-            });
-            heads.min().map(|(_, ticket)| ticket)
-        })
+        places.filter_map(move |place| self.head(place, &shares[place], is_pinned))
+    }
+
+    /// The next of one priority: the first of the tenant whose turn it is, or one that passes it.
+    fn head(
+        &self,
+        place: usize,
+        share: &Lane,
+        is_pinned: &dyn Fn(PrefixKey) -> bool,
+    ) -> Option<Head> {
+        let held = |tenant| self.excessive.contains(&(Priority::ALL[place], tenant));
+        let open = self.lanes[place].iter().filter(|(tenant, _)| !held(**tenant));
+        let untried = open.map(|(&tenant, flow)| {
+            let flow = flow.iter().filter(|(ticket, _)| !self.has_tried(**ticket));
+            flow.map(move |(&ticket, waiter)| (share.tag(tenant), ticket, waiter))
+        });
+        let order = |&(tag, ticket, _): &(u64, Ticket, &Waiter)| (tag, ticket);
+        let first = untried.clone().filter_map(|mut flow| flow.next()).min_by_key(order);
+        let (_, turn, waiter) = first?;
+        let is_there = |waiter: &Waiter| waiter.first_half.is_some_and(is_pinned);
+        if is_there(waiter) {
+            return Some(Head::in_turn(turn));
+        }
+        let passed = self.passed.get(&turn).copied().unwrap_or(0);
+        let left = waiter.tokens.saturating_mul(PASSED_TIMES).saturating_sub(passed);
+        let may_pass = |waiter: &Waiter| waiter.tokens <= left && is_there(waiter);
+        let others = untried.flatten().take(LOOKAHEAD).filter(|(_, _, waiter)| may_pass(waiter));
+        let next = others.min_by_key(order).map(|(_, ticket, _)| ticket);
+        Some(next.map_or(Head::in_turn(turn), |ticket| Head { ticket, passes: Some(turn) }))
     }
 
     fn has_tried(&self, ticket: Ticket) -> bool {
@@ -112,12 +164,13 @@ impl Stand {
     /// The one that came last, of the greatest priority that waits here: it would wait for the longest.
     pub(super) fn last(&self) -> Option<Ticket> {
         let lane = self.lanes.iter().rev().find(|lane| !lane.is_empty())?;
-        lane.values().filter_map(|flow| flow.last()).max().copied()
+        lane.values().filter_map(|flow| flow.keys().last()).max().copied()
     }
 
-    /// One for which the worker was kept waits elsewhere, or not any more.
-    pub(super) fn unreserve(&mut self, ticket: Ticket) {
+    /// One waits elsewhere, or not any more: the worker is not kept for it, and nobody passes it here.
+    pub(super) fn forget(&mut self, ticket: Ticket) {
         self.reserved.take_if(|reserved| *reserved == ticket);
+        self.passed.remove(&ticket);
     }
 
     /// Whether a request was tried since something was last freed.
@@ -149,9 +202,13 @@ impl Stand {
         }
     }
 
-    /// One has been started here: there may be room for another.
-    pub(super) const fn started(&mut self) {
+    /// One has been started for the room here, and may have passed another: there may be room for a third.
+    pub(super) fn started(&mut self, waiter: Waiter, passes: Option<Ticket>) {
         self.looks = 0;
+        if let Some(passed) = passes {
+            let tokens = self.passed.entry(passed).or_default();
+            *tokens = tokens.saturating_add(waiter.tokens);
+        }
     }
 
     /// Something came free here.

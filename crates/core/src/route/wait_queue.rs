@@ -8,11 +8,12 @@ use overdraft_units::{Instant, Micros};
 
 use super::placed_request::Placed;
 use super::router::{Request, Router};
-use super::routing_request::model_number;
+use super::routing_request::{Asked, model_number};
 use super::settings::RouteSettings;
 use super::{Attempted, Choice, Tried};
-use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, WaitTime, Waiter};
+use crate::admit::{Chain, Hold, Portion, Queue, QueueSettings, Refusal, Ticket, WaitTime, Waiter};
 use crate::fleet::{Turn, WorkerId};
+use crate::prefix::PrefixKey;
 
 /// Wait after which a request that smaller ones overtake has its worker reserved.
 const RESERVE_AFTER: Micros = Micros::new(2_000_000);
@@ -39,12 +40,15 @@ impl Router {
         time: WaitTime,
         now: Instant,
     ) -> Result<Ticket, Refusal> {
-        let (prompt, completion) = self.expected(request);
+        let Asked { ask, chain, chunk } = self.ask(request);
+        let (prompt, completion) = (ask.prompt, ask.completion);
+        let chain = Chain { keys: chain, chunk: chunk.get(), matched: 0 };
         let waiter = Waiter {
             priority: request.priority,
             tenant: request.tenant,
             model: model_number(request.model),
             tokens: u64::from(prompt.get()).saturating_add(u64::from(completion.get())),
+            first_half: chain.first_half(prompt),
             deadline: now + time.patience,
             limit: now + time.most,
         };
@@ -71,7 +75,11 @@ impl Router {
 
     /// Whose turn it is, if a request waits: have it placed, or take it out, and call again.
     pub fn call(&mut self, now: Instant) -> Option<Ticket> {
-        self.queue.call(now)
+        let Self { queue, fleet, .. } = self;
+        let is_pinned = |at: WorkerId, key: PrefixKey| {
+            fleet.is_member(at) && fleet.worker(at).forecast().pins(key)
+        };
+        queue.call(&is_pinned, now)
     }
 
     /// Places the request that was called; if there is no room for it after all, it waits on.

@@ -120,3 +120,21 @@ proptest! {
         prop_assert_eq!(story.forecast.sums().used, 0);
     }
 }
+
+#[test]
+fn the_first_half_of_a_prompt_is_named_where_all_prompts_are_cut() {
+    let half = |keys: &[PrefixKey], prompt| {
+        Chain { keys, chunk: BLOCK, matched: 0 }.first_half(Tokens::new(prompt))
+    };
+    // 100 shared blocks of 128: cut after 32, 64 and 96 blocks, and 64 are half of it.
+    let (one, other) = (keys(0, 100, 28, 1), keys(0, 100, 28, 2));
+    assert_eq!(half(&one, 2_048), Some(one[63]));
+    assert_eq!(half(&one, 2_048), half(&other, 2_048));
+    assert_eq!(half(&one, 2_049), Some(one[95]));
+    let mut story = Story::new();
+    assert!(!story.forecast.pins(one[63]));
+    story.start(other);
+    assert!(story.forecast.pins(one[63]), "the other one has it");
+    assert!(!story.forecast.pins(one[127]), "not its end");
+    assert_eq!(half(&keys(0, 31, 0, 1), 496), None, "too short to be cut");
+}

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Micros};
+use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId};
 use proptest::prelude::*;
 
 use crate::admit::worker_queue::LOOKS_MAX;
@@ -12,6 +12,7 @@ use crate::admit::{
     Ticket, Waiter,
 };
 use crate::fleet::WorkerId;
+use crate::prefix::{Chunking, PrefixChain, PrefixKey};
 
 const SECOND: u64 = 1_000_000;
 
@@ -21,7 +22,20 @@ fn at(micros: u64) -> Instant {
 
 fn waiter(priority: Priority, tenant: u64, model: u64) -> Waiter {
     let (tenant, deadline) = (Tenant(tenant), at(1_000_000 * SECOND));
-    Waiter { priority, tenant, model, tokens: 100, deadline, limit: deadline }
+    Waiter { priority, tenant, model, tokens: 100, first_half: None, deadline, limit: deadline }
+}
+
+/// What a prompt begins with.
+fn key(number: u32) -> PrefixKey {
+    let one = Chunking::Tokens(BlockSize::new(1).unwrap());
+    let mut chain = PrefixChain::new(CacheSalt(0), one);
+    chain.push_tokens(&[TokenId(number)]);
+    chain.keys()[0]
+}
+
+/// Nothing is in use anywhere.
+fn nothing(_: WorkerId, _: PrefixKey) -> bool {
+    false
 }
 
 fn queue() -> Queue {
@@ -79,13 +93,16 @@ impl World {
             Step::Enter { priority, tenant, model, tokens, at } => {
                 let deadline = self.now + Micros::new(20 * SECOND);
                 let limit = self.now + Micros::new(40 * SECOND);
-                let waiter = Waiter { tokens, deadline, limit, ..waiter(priority, tenant, model) };
+                let first_half = Some(key(u32::try_from(tokens % 3).unwrap()));
+                let waiter = waiter(priority, tenant, model);
+                let waiter = Waiter { tokens, first_half, deadline, limit, ..waiter };
                 if let Ok(ticket) = self.queue.enter(waiter, WorkerId::at(at), self.now) {
                     self.all.push((ticket, waiter));
                 }
             }
             Step::Call => {
-                if let Some(ticket) = self.queue.call(self.now) {
+                let pinned = |at: WorkerId, one: PrefixKey| at == here() && one == key(1);
+                if let Some(ticket) = self.queue.call(&pinned, self.now) {
                     assert!(!self.called.contains(&ticket), "nobody is called twice at once");
                     let model = |ticket: Ticket| {
                         self.all.iter().find(|(one, _)| *one == ticket).expect("it waits").1.model
@@ -157,7 +174,7 @@ proptest! {
         }
         world.queue.freed_all();
         let mut looks = 0;
-        while let Some(ticket) = world.queue.call(world.now) {
+        while let Some(ticket) = world.queue.call(&nothing, world.now) {
             let (_, at) = (ticket, here());
             world.queue.put_back(ticket, at, Hold::Full);
             looks += 1;
@@ -177,7 +194,7 @@ proptest! {
 fn serve(queue: &mut Queue, count: usize) -> Vec<u64> {
     let mut served = Vec::new();
     while served.len() < count
-        && let Some(ticket) = queue.call(Instant::ORIGIN)
+        && let Some(ticket) = queue.call(&nothing, Instant::ORIGIN)
     {
         served.push(queue.waiter(ticket).unwrap().0.tenant.0);
         queue.admitted(ticket, Instant::ORIGIN);
@@ -228,7 +245,7 @@ fn the_greater_priority_goes_first_and_flex_still_has_its_turn_when_it_has_waite
         queue.enter(waiter(Priority::Priority, 2, 0), here(), at(round)).unwrap();
         // For the first twenty calls it has only just come.
         let now = at(if round < 20 { 0 } else { 6 * SECOND });
-        let ticket = queue.call(now).unwrap();
+        let ticket = queue.call(&nothing, now).unwrap();
         if ticket == first {
             turns.push(round);
         }
@@ -245,17 +262,21 @@ fn a_model_without_room_blocks_nobody_elses_waiters() {
     let flex = queue.enter(waiter(Priority::Flex, 1, 7), here(), now).unwrap();
     let urgent = queue.enter(waiter(Priority::Priority, 1, 7), here(), now).unwrap();
     let other = queue.enter(waiter(Priority::Flex, 1, 8), here(), now).unwrap();
-    assert_eq!(queue.call(now), Some(urgent));
-    assert_eq!(queue.call(now), Some(other), "one of a line at a time");
+    assert_eq!(queue.call(&nothing, now), Some(urgent));
+    assert_eq!(queue.call(&nothing, now), Some(other), "one of a line at a time");
     queue.put_back(urgent, here(), Hold::Full);
-    assert_eq!(queue.call(now), None, "lesser ones do not take the room that it waits for");
+    assert_eq!(
+        queue.call(&nothing, now),
+        None,
+        "lesser ones do not take the room that it waits for"
+    );
     queue.freed(here());
-    assert_eq!(queue.call(now), Some(urgent));
+    assert_eq!(queue.call(&nothing, now), Some(urgent));
     queue.admitted(urgent, now);
-    assert_eq!(queue.call(now), Some(full));
+    assert_eq!(queue.call(&nothing, now), Some(full));
     queue.admitted(full, now);
     queue.admitted(other, now);
-    assert_eq!(queue.call(now), Some(flex));
+    assert_eq!(queue.call(&nothing, now), Some(flex));
     queue.admitted(flex, now);
     assert!(queue.is_empty());
 }
@@ -267,13 +288,13 @@ fn what_comes_free_is_for_those_who_wait_there() {
     let first = queue.enter(waiter(Priority::Default, 1, 0), here(), now).unwrap();
     let second = queue.enter(waiter(Priority::Default, 1, 0), there(), now).unwrap();
     for ticket in [first, second] {
-        assert_eq!(queue.call(now), Some(ticket));
+        assert_eq!(queue.call(&nothing, now), Some(ticket));
         let at = if ticket == first { here() } else { there() };
         queue.put_back(ticket, at, Hold::Full);
     }
-    assert_eq!(queue.call(now), None);
+    assert_eq!(queue.call(&nothing, now), None);
     queue.freed(there());
-    assert_eq!(queue.call(now), Some(second), "though the other came first");
+    assert_eq!(queue.call(&nothing, now), Some(second), "though the other came first");
 }
 
 #[test]
@@ -282,13 +303,62 @@ fn where_nobody_waits_the_last_of_the_longest_is_asked_once() {
     let now = Instant::ORIGIN;
     let enter = |queue: &mut Queue| queue.enter(waiter(Priority::Default, 1, 0), here(), now);
     let tickets: Vec<Ticket> = (0..3).map(|_| enter(&mut queue).unwrap()).collect();
-    while let Some(ticket) = queue.call(now) {
+    while let Some(ticket) = queue.call(&nothing, now) {
         queue.put_back(ticket, here(), Hold::Full);
     }
     queue.freed(there());
-    assert_eq!(queue.call(now), Some(tickets[2]), "it would wait for the longest");
+    assert_eq!(queue.call(&nothing, now), Some(tickets[2]), "it would wait for the longest");
     queue.put_back(tickets[2], here(), Hold::Full);
-    assert_eq!(queue.call(now), None, "it waits on for its prefix, and so would all others");
+    assert_eq!(
+        queue.call(&nothing, now),
+        None,
+        "it waits on for its prefix, and so would all others"
+    );
+}
+
+#[test]
+fn a_prompt_that_is_in_use_goes_first_until_four_times_as_much_has_passed() {
+    let mut queue = queue();
+    let now = Instant::ORIGIN;
+    let of = |tenant, number| Waiter {
+        first_half: Some(key(number)),
+        ..waiter(Priority::Default, tenant, 0)
+    };
+    let first = queue.enter(of(1, 0), here(), now).unwrap();
+    let later: Vec<_> =
+        (0..12).map(|number| queue.enter(of(2 - number % 2, 1), here(), now).unwrap()).collect();
+    let in_use = |at: WorkerId, one: PrefixKey| at == here() && one == key(1);
+    // Of its own tenant and of another; one that is put back is still before the others.
+    for round in 0..4 {
+        let ticket = queue.call(&in_use, now).unwrap();
+        assert!(later.contains(&ticket), "round {round}");
+        queue.admitted(ticket, now);
+    }
+    assert_eq!(queue.call(&in_use, now), Some(first), "four times its tokens have passed");
+    queue.put_back(first, here(), Hold::Full);
+    queue.freed(here());
+    assert_eq!(queue.call(&in_use, now), Some(first), "nor is that forgotten where it is put back");
+    queue.admitted(first, now);
+}
+
+#[test]
+fn nobody_passes_for_what_is_in_use_elsewhere_or_one_that_is_small() {
+    let now = Instant::ORIGIN;
+    let of = |number, tokens| Waiter {
+        first_half: Some(key(number)),
+        tokens,
+        ..waiter(Priority::Default, 1, 0)
+    };
+    let called = |tokens, at| {
+        let mut queue = queue();
+        let first = queue.enter(of(0, tokens), here(), now).unwrap();
+        queue.enter(of(1, 900), here(), now).unwrap();
+        let in_use = |worker: WorkerId, one: PrefixKey| worker == at && one == key(1);
+        queue.call(&in_use, now) == Some(first)
+    };
+    assert!(!called(900, here()));
+    assert!(called(900, there()), "it is not in use where room is");
+    assert!(called(100, here()), "the first is small: it needs no more than the other");
 }
 
 #[test]
@@ -297,20 +367,20 @@ fn one_that_has_waited_for_long_has_its_worker_kept_for_it() {
     let now = Instant::ORIGIN;
     let large = Waiter { tokens: 90_000, ..waiter(Priority::Default, 1, 0) };
     let large = queue.enter(large, here(), now).unwrap();
-    assert_eq!(queue.call(now), Some(large));
+    assert_eq!(queue.call(&nothing, now), Some(large));
     queue.put_back(large, here(), Hold::Full);
     let ahead = |queue: &Queue| queue.ahead(0, here(), None, Priority::Default);
     assert!(!ahead(&queue).holds(500), "a small one passes");
     assert!(ahead(&queue).holds(50_000), "one that is nearly as large does not");
     queue.freed(here());
-    assert_eq!(queue.call(now), Some(large));
+    assert_eq!(queue.call(&nothing, now), Some(large));
     queue.put_back(large, here(), Hold::Reserved);
     assert!(ahead(&queue).holds(500), "nobody passes any more");
     let small = queue.enter(waiter(Priority::Default, 1, 0), here(), now).unwrap();
-    assert_eq!(queue.call(now), None, "not even one that waits");
+    assert_eq!(queue.call(&nothing, now), None, "not even one that waits");
     queue.leave(large);
     queue.freed(here());
-    assert_eq!(queue.call(now), Some(small));
+    assert_eq!(queue.call(&nothing, now), Some(small));
 }
 
 #[test]
@@ -349,7 +419,7 @@ fn who_could_not_be_started_in_time_is_refused_at_once() {
         queue.enter(waiter(Priority::Default, 1, 0), here(), Instant::ORIGIN).unwrap();
     }
     for second in 1..=20 {
-        let ticket = queue.call(at(second * SECOND)).unwrap();
+        let ticket = queue.call(&nothing, at(second * SECOND)).unwrap();
         queue.admitted(ticket, at(second * SECOND));
     }
     let now = at(20 * SECOND);
@@ -383,7 +453,7 @@ fn who_is_over_its_time_is_kept_while_its_line_moves_fast_enough() {
     };
     let start = |queue: &mut Queue, seconds: core::ops::RangeInclusive<u64>| {
         for second in seconds {
-            let ticket = queue.call(at(second * SECOND)).unwrap();
+            let ticket = queue.call(&nothing, at(second * SECOND)).unwrap();
             queue.admitted(ticket, at(second * SECOND));
         }
     };
@@ -419,17 +489,17 @@ fn who_has_more_than_its_share_holds_up_nobody_but_itself() {
     let greedy = queue.enter(waiter(Priority::Default, 1, 7), here(), now).unwrap();
     let again = queue.enter(waiter(Priority::Flex, 1, 7), here(), now).unwrap();
     let modest = queue.enter(waiter(Priority::Default, 2, 7), here(), now).unwrap();
-    assert_eq!(queue.call(now), Some(greedy));
+    assert_eq!(queue.call(&nothing, now), Some(greedy));
     queue.put_back(greedy, here(), Hold::Excess);
-    assert_eq!(queue.call(now), Some(modest));
+    assert_eq!(queue.call(&nothing, now), Some(modest));
     queue.admitted(modest, now);
-    assert_eq!(queue.call(now), Some(again), "at another priority it has another claim");
+    assert_eq!(queue.call(&nothing, now), Some(again), "at another priority it has another claim");
     queue.put_back(again, here(), Hold::Excess);
-    assert_eq!(queue.call(now), None);
+    assert_eq!(queue.call(&nothing, now), None);
     queue.freed(here());
-    assert_eq!(queue.call(now), Some(greedy));
+    assert_eq!(queue.call(&nothing, now), Some(greedy));
     queue.admitted(greedy, now);
-    assert_eq!(queue.call(now), Some(again));
+    assert_eq!(queue.call(&nothing, now), Some(again));
 }
 
 #[test]
@@ -443,14 +513,14 @@ fn those_who_have_more_than_their_share_take_no_turn_from_who_has_less() {
         .map(|tenant| queue.enter(waiter(Priority::Default, tenant, 7), here(), now).unwrap())
         .collect();
     for one in greedy {
-        assert_eq!(queue.call(now), Some(one));
+        assert_eq!(queue.call(&nothing, now), Some(one));
         queue.put_back(one, here(), Hold::Excess);
     }
     for one in modest {
-        assert_eq!(queue.call(now), Some(one));
+        assert_eq!(queue.call(&nothing, now), Some(one));
         queue.put_back(one, here(), Hold::Full);
     }
-    assert_eq!(queue.call(now), None, "the work for one event is bounded");
+    assert_eq!(queue.call(&nothing, now), None, "the work for one event is bounded");
 }
 
 #[test]
@@ -459,7 +529,7 @@ fn the_turn_of_those_who_have_waited_for_long_is_one_after_each_event() {
     // The eighth call is theirs.
     for _ in 0..7 {
         let ticket = queue.enter(waiter(Priority::Default, 9, 0), here(), Instant::ORIGIN).unwrap();
-        assert_eq!(queue.call(Instant::ORIGIN), Some(ticket));
+        assert_eq!(queue.call(&nothing, Instant::ORIGIN), Some(ticket));
         queue.admitted(ticket, Instant::ORIGIN);
     }
     let deadline = at(10 * SECOND);
@@ -470,10 +540,10 @@ fn the_turn_of_those_who_have_waited_for_long_is_one_after_each_event() {
         })
         .collect();
     let greater = queue.enter(waiter(Priority::Priority, 6, 0), here(), at(6 * SECOND)).unwrap();
-    let first = queue.call(at(6 * SECOND)).unwrap();
+    let first = queue.call(&nothing, at(6 * SECOND)).unwrap();
     assert!(aged.contains(&first));
     queue.put_back(first, here(), Hold::Excess);
-    assert_eq!(queue.call(at(6 * SECOND)), Some(greater), "there is room for it alone");
+    assert_eq!(queue.call(&nothing, at(6 * SECOND)), Some(greater), "there is room for it alone");
 }
 
 #[test]
@@ -482,7 +552,7 @@ fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     let late = Waiter { deadline: at(5), limit: at(5), ..waiter(Priority::Default, 1, 0) };
     let placed = queue.enter(late, here(), Instant::ORIGIN).unwrap();
     let waits = queue.enter(late, here(), Instant::ORIGIN).unwrap();
-    assert_eq!(queue.call(at(1)), Some(placed));
+    assert_eq!(queue.call(&nothing, at(1)), Some(placed));
     assert_eq!(queue.expire(at(4)), []);
     assert_eq!(queue.expire(at(5)), [waits]);
     queue.put_back(placed, here(), Hold::Full);
@@ -500,22 +570,22 @@ fn those_that_are_held_are_bounded_and_settle_in_the_order_in_which_they_came() 
     assert_eq!(refused.name(), "held_full");
     assert!(queue.enter(one, here(), at(0)).is_ok(), "others are not held");
     // Nobody is up yet: the first is tried, and the others wait for it.
-    let mut called = queue.call(at(1)).unwrap();
+    let mut called = queue.call(&nothing, at(1)).unwrap();
     while called != held[0] {
         queue.leave(called);
-        called = queue.call(at(1)).unwrap();
+        called = queue.call(&nothing, at(1)).unwrap();
     }
     queue.put_back(called, WorkerId::NOBODY, Hold::Reserved);
-    assert_eq!((queue.call(at(1)), queue.held()), (None, 3));
+    assert_eq!((queue.call(&nothing, at(1)), queue.held()), (None, 3));
     // One is, and is full: all wait there from now on.
     queue.freed_all();
-    assert_eq!(queue.call(at(2)), Some(held[0]));
+    assert_eq!(queue.call(&nothing, at(2)), Some(held[0]));
     queue.put_back(held[0], here(), Hold::Full);
     queue.settle(1, here());
     assert_eq!((queue.held(), queue.len()), (0, 3));
     for ticket in held {
         queue.freed(here());
-        assert_eq!(queue.call(at(3)), Some(ticket));
+        assert_eq!(queue.call(&nothing, at(3)), Some(ticket));
         queue.admitted(ticket, at(3));
     }
     assert!(queue.is_empty());
