@@ -203,7 +203,8 @@ impl Queue {
         Ok(ticket)
     }
 
-    /// Whose turn it is, if a request waits. Try to place it and say what came of it by
+    /// Whose turn it is, if a request waits; one goes before it whose prompt is in use where room came free, as
+    /// `is_pinned` says. Try to place it and say what came of it by
     /// [`admitted`](Self::admitted), [`put_back`](Self::put_back) or [`leave`](Self::leave); then
     /// call again.
     pub fn call(&mut self, is_pinned: IsPinned<'_>, now: Instant) -> Option<Ticket> {

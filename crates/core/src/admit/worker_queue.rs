@@ -205,7 +205,11 @@ impl Stand {
     /// One has been started for the room here, and may have passed another: there may be room for a third.
     pub(super) fn started(&mut self, waiter: Waiter, passes: Option<Ticket>) {
         self.looks = 0;
-        if let Some(passed) = passes {
+        // It may have left since the other was called.
+        let waits = |ticket| {
+            self.lanes.iter().any(|lane| lane.values().any(|flow| flow.contains_key(&ticket)))
+        };
+        if let Some(passed) = passes.filter(|&ticket| waits(ticket)) {
             let tokens = self.passed.entry(passed).or_default();
             *tokens = tokens.saturating_add(waiter.tokens);
         }

@@ -362,6 +362,23 @@ fn nobody_passes_for_what_is_in_use_elsewhere_or_one_that_is_small() {
 }
 
 #[test]
+fn nothing_is_kept_of_one_that_leaves_while_another_passes_it() {
+    let mut queue = queue();
+    let now = Instant::ORIGIN;
+    let of = |number| Waiter { first_half: Some(key(number)), ..waiter(Priority::Default, 1, 0) };
+    let first = queue.enter(of(0), here(), now).unwrap();
+    let second = queue.enter(of(1), here(), now).unwrap();
+    let third = queue.enter(of(0), here(), now).unwrap();
+    let in_use = |_: WorkerId, one: PrefixKey| one == key(1);
+    assert_eq!(queue.call(&in_use, now), Some(second));
+    queue.leave(first);
+    queue.admitted(second, now);
+    let told = alloc::format!("{queue:?}");
+    assert!(told.contains(&alloc::format!("{third:?}")), "{told}");
+    assert!(!told.contains(&alloc::format!("{first:?}")), "{told}");
+}
+
+#[test]
 fn one_that_has_waited_for_long_has_its_worker_kept_for_it() {
     let mut queue = queue();
     let now = Instant::ORIGIN;
