@@ -1,6 +1,7 @@
 //! Names and modes, what preemptions and reports teach; the queue is in a file of its own.
 
 mod judge;
+mod longest_prefix;
 mod pinned;
 mod queue;
 

@@ -20,13 +20,13 @@ fn at(micros: u64) -> Instant {
     Instant::ORIGIN + Micros::new(micros)
 }
 
-fn waiter(priority: Priority, tenant: u64, model: u64) -> Waiter {
+pub(super) fn waiter(priority: Priority, tenant: u64, model: u64) -> Waiter {
     let (tenant, deadline) = (Tenant(tenant), at(1_000_000 * SECOND));
     Waiter { priority, tenant, model, tokens: 100, first_half: None, deadline, limit: deadline }
 }
 
 /// What a prompt begins with.
-fn key(number: u32) -> PrefixKey {
+pub(super) fn key(number: u32) -> PrefixKey {
     let one = Chunking::Tokens(BlockSize::new(1).unwrap());
     let mut chain = PrefixChain::new(CacheSalt(0), one);
     chain.push_tokens(&[TokenId(number)]);
@@ -38,15 +38,15 @@ fn nothing(_: WorkerId, _: PrefixKey) -> bool {
     false
 }
 
-fn queue() -> Queue {
+pub(super) fn queue() -> Queue {
     Queue::new(QueueSettings { requests: 10_000, tokens: u64::MAX, per_tenant: 10_000, held: 100 })
 }
 
-fn here() -> WorkerId {
+pub(super) fn here() -> WorkerId {
     WorkerId::at(0)
 }
 
-fn there() -> WorkerId {
+pub(super) fn there() -> WorkerId {
     WorkerId::at(1)
 }
 
@@ -314,68 +314,6 @@ fn where_nobody_waits_the_last_of_the_longest_is_asked_once() {
         None,
         "it waits on for its prefix, and so would all others"
     );
-}
-
-#[test]
-fn a_prompt_that_is_in_use_goes_first_until_four_times_as_much_has_passed() {
-    let mut queue = queue();
-    let now = Instant::ORIGIN;
-    let of = |tenant, number| Waiter {
-        first_half: Some(key(number)),
-        ..waiter(Priority::Default, tenant, 0)
-    };
-    let first = queue.enter(of(1, 0), here(), now).unwrap();
-    let later: Vec<_> =
-        (0..12).map(|number| queue.enter(of(2 - number % 2, 1), here(), now).unwrap()).collect();
-    let in_use = |at: WorkerId, one: PrefixKey| at == here() && one == key(1);
-    // Of its own tenant and of another; one that is put back is still before the others.
-    for round in 0..4 {
-        let ticket = queue.call(&in_use, now).unwrap();
-        assert!(later.contains(&ticket), "round {round}");
-        queue.admitted(ticket, now);
-    }
-    assert_eq!(queue.call(&in_use, now), Some(first), "four times its tokens have passed");
-    queue.put_back(first, here(), Hold::Full);
-    queue.freed(here());
-    assert_eq!(queue.call(&in_use, now), Some(first), "nor is that forgotten where it is put back");
-    queue.admitted(first, now);
-}
-
-#[test]
-fn nobody_passes_for_what_is_in_use_elsewhere_or_one_that_is_small() {
-    let now = Instant::ORIGIN;
-    let of = |number, tokens| Waiter {
-        first_half: Some(key(number)),
-        tokens,
-        ..waiter(Priority::Default, 1, 0)
-    };
-    let called = |tokens, at| {
-        let mut queue = queue();
-        let first = queue.enter(of(0, tokens), here(), now).unwrap();
-        queue.enter(of(1, 900), here(), now).unwrap();
-        let in_use = |worker: WorkerId, one: PrefixKey| worker == at && one == key(1);
-        queue.call(&in_use, now) == Some(first)
-    };
-    assert!(!called(900, here()));
-    assert!(called(900, there()), "it is not in use where room is");
-    assert!(called(100, here()), "the first is small: it needs no more than the other");
-}
-
-#[test]
-fn nothing_is_kept_of_one_that_leaves_while_another_passes_it() {
-    let mut queue = queue();
-    let now = Instant::ORIGIN;
-    let of = |number| Waiter { first_half: Some(key(number)), ..waiter(Priority::Default, 1, 0) };
-    let first = queue.enter(of(0), here(), now).unwrap();
-    let second = queue.enter(of(1), here(), now).unwrap();
-    let third = queue.enter(of(0), here(), now).unwrap();
-    let in_use = |_: WorkerId, one: PrefixKey| one == key(1);
-    assert_eq!(queue.call(&in_use, now), Some(second));
-    queue.leave(first);
-    queue.admitted(second, now);
-    let told = alloc::format!("{queue:?}");
-    assert!(told.contains(&alloc::format!("{third:?}")), "{told}");
-    assert!(!told.contains(&alloc::format!("{first:?}")), "{told}");
 }
 
 #[test]
