@@ -22,8 +22,14 @@ pub(crate) fn sentence(decision: &Decision) -> String {
     };
     let prefix =
         decision.prefix.as_deref().map(|fate| format!("; prefix {}", fate.replace('_', " ")));
+    let turn =
+        if decision.out_of_turn { "; before its turn, its prompt was in use there" } else { "" };
     let failed = decision.failed.as_deref().map(|kind| format!("; the attempt failed: {kind}"));
-    format!("after {after}: {what}{}{}", prefix.unwrap_or_default(), failed.unwrap_or_default())
+    format!(
+        "after {after}: {what}{}{turn}{}",
+        prefix.unwrap_or_default(),
+        failed.unwrap_or_default()
+    )
 }
 
 /// One candidate: why it was chosen or not, and what spoke for it.

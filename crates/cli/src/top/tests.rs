@@ -102,6 +102,7 @@ fn a_request_leads_to_its_decision() {
         worker: Some("w1".to_owned()),
         policy: "cost".to_owned(),
         prefix: Some("holder_busy".to_owned()),
+        out_of_turn: true,
         candidates: vec![
             candidate("w1", "chosen", Some(42_000)),
             candidate("w2", "outscored", None),
@@ -120,7 +121,7 @@ fn a_request_leads_to_its_decision() {
     let detail = RequestDetail { row, refusal: None, decisions: vec![decision, trial] };
     screen.take(Answer { now: NowView::default(), shown: Shown::Why(Box::new(detail)) });
     let expected = [
-        "sent to w1 by cost; prefix holder busy",
+        "sent to w1 by cost; prefix holder busy; before its turn",
         "42 ms",
         "circuit open",
         "and 7 more",

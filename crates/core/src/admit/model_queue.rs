@@ -151,11 +151,18 @@ impl Line {
         self.stands.entry(at).or_default().insert(ticket, waiter);
     }
 
-    pub(super) fn admitted(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId, now: Instant) {
-        if let Some(called) = self.take_out(ticket, waiter, at)
-            && let Some(stand) = self.stands.get_mut(&called.for_room)
-        {
-            stand.started(waiter, called.passes);
+    /// Returns whether it went before another one's turn.
+    pub(super) fn admitted(
+        &mut self,
+        ticket: Ticket,
+        waiter: Waiter,
+        at: WorkerId,
+        now: Instant,
+    ) -> bool {
+        let called = self.take_out(ticket, waiter, at);
+        let passes = called.and_then(|called| called.passes);
+        if let Some(stand) = called.and_then(|called| self.stands.get_mut(&called.for_room)) {
+            stand.started(waiter, passes);
         }
         self.lanes[waiter.priority.index()].served(waiter);
         self.starts = self.starts.wrapping_add(1);
@@ -164,6 +171,7 @@ impl Line {
         }
         self.since = (!self.is_empty()).then_some(now);
         self.rest();
+        passes.is_some()
     }
 
     pub(super) fn leave(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId) {

@@ -230,12 +230,12 @@ impl Queue {
         Some(ticket)
     }
 
-    /// The one that was called has been started. Nothing happens if it has left meanwhile.
-    pub fn admitted(&mut self, ticket: Ticket, now: Instant) {
-        let Some(entry) = self.remove(ticket) else { return };
-        if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
-            line.admitted(ticket, entry.waiter, entry.at, now);
-        }
+    /// The one that was called has been started; returns whether it went before another one's turn, because its prompt
+    /// was in use. Nothing happens if it has left meanwhile.
+    pub fn admitted(&mut self, ticket: Ticket, now: Instant) -> bool {
+        let Some(entry) = self.remove(ticket) else { return false };
+        let line = self.lines.get_mut(&entry.waiter.model);
+        line.is_some_and(|line| line.admitted(ticket, entry.waiter, entry.at, now))
     }
 
     /// There was no room after all for the one that was called: it waits at `at` from now on.

@@ -34,6 +34,9 @@ pub struct Decision {
     /// How well the request fitted where it goes, before it was booked there, in thousandths (C6):
     /// set where it was placed.
     pub fit_permille: Option<u16>,
+    /// Whether the request has waited and started before another one's turn, because its prompt was in use at the
+    /// chosen worker: set where it was placed.
+    pub out_of_turn: bool,
     /// Every worker that serves the model, in the order they joined.
     pub candidates: Vec<Candidate>,
     /// Scores of a decision that needs no candidates.
@@ -262,6 +265,7 @@ impl Decision {
         self.ejections = Ejections::Kept;
         self.eviction_prevented = false;
         self.cached_most = Tokens::ZERO;
+        self.out_of_turn = false;
         self.displaced = 0;
         self.fit_permille = None;
     }

@@ -104,7 +104,7 @@ pub struct Router {
     /// By place in the fleet: how often a cache was lost with its process.
     pub(super) cache_losses: Vec<u32>,
     matches: Matches,
-    decision: Decision,
+    pub(super) decision: Decision,
 }
 
 impl Router {

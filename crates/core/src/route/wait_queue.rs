@@ -97,7 +97,7 @@ impl Router {
         let first = Attempted { tried: &Tried::default(), turn: Turn::First };
         let placed = self.place_waiting(Some(ticket), request, settings, first, now);
         match placed {
-            Ok(_) => self.queue.admitted(ticket, now),
+            Ok(_) => self.decision.out_of_turn = self.queue.admitted(ticket, now),
             Err(Choice::Saturated { at, .. }) => {
                 let is_first = self.queue.is_held(ticket);
                 let hold = self.why_put_back(ticket, request, now);

@@ -1,6 +1,7 @@
 //! Admission control through the router: which requests start, which are refused, and the ledger.
 
 mod coming_and_going;
+mod longest_prefix;
 
 use std::collections::VecDeque;
 

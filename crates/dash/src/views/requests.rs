@@ -138,6 +138,7 @@ pub struct RequestDetail {
 
 /// One routing decision.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own on the wire")]
 pub struct Decision {
     /// From the request's head to the decision.
     pub after_ms: f64,
@@ -164,6 +165,9 @@ pub struct Decision {
     /// What became of its prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
+    /// Whether it had waited and started before another one's turn, because its prompt was in use at the worker.
+    #[serde(default)]
+    pub out_of_turn: bool,
     /// What it would need and what there was, where it had to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saturation: Option<Saturation>,

@@ -49,7 +49,7 @@ export interface Candidate {
 }
 export interface Decision {
   after_ms: number; choice: string; worker?: string; policy: string; arm: string; by: string; sticky: boolean; prompt_tokens: number;
-  tokens: string; completion_tokens_expected: number; prefix?: string; failed?: string;
+  tokens: string; completion_tokens_expected: number; prefix?: string; out_of_turn?: boolean; failed?: string;
   saturation?: { asked_tokens: number; free_tokens: number; waits_for: string; retry_after_ms: number };
   candidates: Candidate[]; candidates_left_out: number; lower_is_better: boolean;
 }

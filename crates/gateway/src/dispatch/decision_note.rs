@@ -27,6 +27,7 @@ pub(crate) struct DecisionNote {
     pub(crate) arm: &'static str,
     pub(crate) by: DecidedBy,
     pub(crate) prefix: Option<PrefixFate>,
+    pub(crate) out_of_turn: bool,
     pub(crate) prompt_tokens: u32,
     /// Whether those were counted.
     pub(crate) is_counted: bool,
@@ -88,6 +89,7 @@ impl DecisionNote {
             arm: decision.arm.name(),
             by: decision.by,
             prefix: decision.prefix_fate(),
+            out_of_turn: decision.out_of_turn,
             prompt_tokens: prompt.get(),
             is_counted: matches!(request.prompt, Prompt::Counted { .. }),
             completion_tokens: completion.get(),

@@ -325,6 +325,7 @@ impl Facts {
                 fit_permille: decision.fit_permille,
                 fate: decision.prefix_fate().map(PrefixFate::name),
                 displaced: decision.displaced,
+                out_of_turn: decision.out_of_turn,
                 prompt,
                 cached: chosen.map_or(Tokens::ZERO, |chosen| chosen.cached),
             },

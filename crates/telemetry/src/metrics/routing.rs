@@ -34,6 +34,7 @@ const ACTUAL: &str = "actual";
 
 /// A decision, as far as it is counted.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is counted for itself")]
 pub struct Decided {
     /// Who decided.
     pub policy: Policy,
@@ -55,6 +56,8 @@ pub struct Decided {
     pub fate: Option<&'static str>,
     /// Tokens of prefixes that it pushes out of its worker's cache.
     pub displaced: u64,
+    /// Whether it has waited and started before another one's turn.
+    pub out_of_turn: bool,
 }
 
 /// One worker as the router sees it.
@@ -106,6 +109,7 @@ pub struct RoutingMetrics {
     evictions_prevented: Counter,
     dispatches: Family<Words<1>, Counter>,
     waits: Family<Words<1>, Counter>,
+    out_of_turn: Counter,
     displaced: Counter,
     first_token: Family<Words<2>, Histogram>,
     prefix_tokens: Family<Words<1>, Counter>,
@@ -137,6 +141,7 @@ impl RoutingMetrics {
             evictions_prevented: Counter::default(),
             dispatches: Family::default(),
             waits: Family::default(),
+            out_of_turn: Counter::default(),
             displaced: Counter::default(),
             first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN)),
             prefix_tokens: Family::default(),
@@ -197,6 +202,11 @@ impl RoutingMetrics {
             "overdraft_queue_waits",
             "Requests that waited for a worker, by what for: their prefix there, or room",
             self.waits.clone(),
+        );
+        registry.register(
+            "overdraft_queue_out_of_turn",
+            "Requests that waited and started before another one's turn, because their prompt was in use at the worker",
+            self.out_of_turn.clone(),
         );
         registry.register(
             "overdraft_prefix_displaced_tokens",
@@ -304,6 +314,9 @@ impl RoutingMetrics {
         }
         if decided.eviction_prevented {
             self.evictions_prevented.inc();
+        }
+        if decided.out_of_turn {
+            self.out_of_turn.inc();
         }
         if let Some(fate) = decided.fate {
             self.dispatches.get_or_create(&[("prefix", fate)]).inc();

@@ -26,13 +26,13 @@ fn a_prompt_that_is_in_use_goes_first_until_four_times_as_much_has_passed() {
     for round in 0..4 {
         let ticket = queue.call(&in_use, now).unwrap();
         assert!(later.contains(&ticket), "round {round}");
-        queue.admitted(ticket, now);
+        assert!(queue.admitted(ticket, now), "round {round}: it was not its turn");
     }
     assert_eq!(queue.call(&in_use, now), Some(first), "four times its tokens have passed");
     queue.put_back(first, here(), Hold::Full);
     queue.freed(here());
     assert_eq!(queue.call(&in_use, now), Some(first), "nor is that forgotten where it is put back");
-    queue.admitted(first, now);
+    assert!(!queue.admitted(first, now), "it was its turn");
 }
 
 #[test]

@@ -92,6 +92,7 @@ function sentence(one: Decision, isRefused: boolean): (string | HTMLElement)[] {
       text.push("No other worker serves the model. ");
     }
     if (one.prefix !== undefined) text.push(`Its prefix: ${prefixWords[one.prefix] ?? one.prefix}${winner.cached_tokens > 0 ? `; ${count(winner.cached_tokens)} of its tokens should have been cached where it went` : ""}. `);
+    if (one.out_of_turn === true) text.push("It started before its turn, because its prompt was in use there. ");
   } else if (one.saturation !== undefined) {
     const { asked_tokens: asked, free_tokens: free, waits_for: what, retry_after_ms: after } = one.saturation;
     text.push(h("b", {}, "Every worker was saturated"), `: it needs about ${count(asked)} tokens and the most that is free on one worker is ${count(free)}. `,

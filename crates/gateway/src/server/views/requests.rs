@@ -141,6 +141,7 @@ fn decision(note: &DecisionNote, begun: Instant) -> Decision {
         tokens: if note.is_counted { "counted" } else { "estimated" }.to_owned(),
         completion_tokens_expected: note.completion_tokens,
         prefix: note.prefix.map(PrefixFate::name).map(str::to_owned),
+        out_of_turn: note.out_of_turn,
         saturation: note.saturation.map(|one| Saturation {
             asked_tokens: one.asked,
             free_tokens: one.free,
