@@ -33,6 +33,13 @@ pub(crate) struct Asked {
     pub(crate) wait_max: Micros,
 }
 
+impl Asked {
+    /// Tokens of those who start before it, where it cannot pass them.
+    const fn behind(&self) -> u64 {
+        if self.ahead.holds(self.tokens) { self.ahead.tokens } else { 0 }
+    }
+}
+
 /// A worker's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
@@ -77,7 +84,8 @@ pub(crate) fn judge(
     if settings.mode == Mode::Off || is_idle {
         return Judged::TAKEN;
     }
-    let one_ends = || Judged::later(worker.drained_in(1).unwrap_or(RETRY_AFTER_MAX));
+    let behind = asked.behind();
+    let one_ends = || Judged::later(worker.drained_in(behind.max(1)).unwrap_or(RETRY_AFTER_MAX));
     match settings.mode {
         Mode::Static(requests) if requests <= worker.requests_all() => one_ends(),
         Mode::Off | Mode::Static(_) => Judged::TAKEN,
@@ -224,7 +232,7 @@ fn over_threshold(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> O
 }
 
 /// When the prompts that wait there will be few enough, if somebody at a greater priority is there
-/// and would wait for them.
+/// and would wait for them. Those who start before it have to be computed as well.
 fn delays_greater(
     worker: &Worker,
     asked: &Asked,
@@ -240,6 +248,6 @@ fn delays_greater(
     let allowed = Micros::new(allowed);
     let pace = worker.prefill_rate().pace_within(fleet_pace);
     let queued = pace.time_for(worker.queued(pace, now));
-    let over = queued.checked_sub(allowed)?;
-    (over != Micros::ZERO).then_some(over)
+    let over = queued.checked_sub(allowed).filter(|over| *over != Micros::ZERO)?;
+    Some(Micros::new(over.get().saturating_add(pace.time_for(asked.behind()).get())))
 }

@@ -1,5 +1,6 @@
 //! Admission control through the router: which requests start, which are refused, and the ledger.
 
+mod behind_others;
 mod coming_and_going;
 mod longest_prefix;
 
