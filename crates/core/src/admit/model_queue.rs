@@ -18,6 +18,10 @@ use crate::fleet::WorkerId;
 /// Starts that must have been seen before it is said how long a line takes.
 const STARTS_MIN: u32 = 8;
 
+/// Longest wait that is believed, in times of how long requests have been waiting: a fleet that fills for the first time
+/// starts nobody until its first answers have ended.
+const EXTRAPOLATED_TIMES: u64 = 16;
+
 /// Those who wait for one model.
 #[derive(Debug, Default)]
 pub(super) struct Line {
@@ -33,6 +37,8 @@ pub(super) struct Line {
     speed: MovingAverage,
     /// Since when requests have been waiting and none was started.
     since: Option<Instant>,
+    /// Since when requests have been waiting without a break.
+    busy_since: Option<Instant>,
 }
 
 /// What is known of those who wait when one of them is called.
@@ -65,6 +71,7 @@ impl Line {
         now: Instant,
     ) -> u64 {
         self.since.get_or_insert(now);
+        self.busy_since.get_or_insert(now);
         let lane = &mut self.lanes[waiter.priority.index()];
         let place = lane.place(waiter.tenant);
         lane.insert(waiter);
@@ -170,6 +177,7 @@ impl Line {
             self.speed.note(waiter.tokens, now.since(since).get());
         }
         self.since = (!self.is_empty()).then_some(now);
+        self.busy_since = self.busy_since.filter(|_| self.since.is_some());
         self.rest();
         passes.is_some()
     }
@@ -179,6 +187,7 @@ impl Line {
         self.lanes[waiter.priority.index()].left(waiter);
         if self.is_empty() {
             self.since = None;
+            self.busy_since = None;
         }
         self.rest();
     }
@@ -234,6 +243,12 @@ impl Line {
     /// How long `waiter` would wait here; `None` while nobody can say.
     pub(super) fn wait(&self, waiter: Waiter) -> Option<Micros> {
         self.time_for(waiter, self.lanes[waiter.priority.index()].own(waiter.tenant))
+    }
+
+    /// Whether requests have been waiting for long enough to believe in such a wait.
+    pub(super) fn has_seen_enough(&self, wait: Micros, now: Instant) -> bool {
+        let seen = self.busy_since.map_or(0, |since| now.since(since).get());
+        wait.get() <= seen.saturating_mul(EXTRAPOLATED_TIMES)
     }
 
     /// How long one that waits has still to wait, from where it stands in the line of its tenant. While nobody is

@@ -406,8 +406,9 @@ impl Queue {
         if self.settings.per_tenant <= own {
             return Err(Refusal::TenantFull { retry_after });
         }
+        let is_seen = |wait| line.is_some_and(|line| line.has_seen_enough(wait, now));
         match wait {
-            Some(wait) if sure(wait) > waiter.limit.since(now) => {
+            Some(wait) if sure(wait) > waiter.limit.since(now) && is_seen(wait) => {
                 Err(Refusal::TooLate { wait, retry_after })
             }
             _ => Ok(()),

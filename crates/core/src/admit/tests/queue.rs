@@ -396,6 +396,33 @@ fn who_could_not_be_started_in_time_is_refused_at_once() {
 }
 
 #[test]
+fn a_fleet_that_fills_for_the_first_time_refuses_nobody_for_being_slow_to_start() {
+    // Ten were started in the first second that anybody waited, and nothing has ended yet.
+    let mut queue = queue();
+    let enter = |queue: &mut Queue, now| {
+        let limit = now + Micros::new(60 * SECOND);
+        queue.enter(Waiter { limit, ..waiter(Priority::Default, 1, 0) }, here(), now)
+    };
+    for _ in 0..2_000 {
+        enter(&mut queue, Instant::ORIGIN).unwrap();
+    }
+    for tenth in 1..=10 {
+        let now = at(tenth * SECOND / 10);
+        let ticket = queue.call(&nothing, now).unwrap();
+        queue.admitted(ticket, now);
+    }
+    assert!(enter(&mut queue, at(SECOND)).is_ok(), "200 s is too far from what one second shows");
+    for second in 2..=14 {
+        for _ in 0..10 {
+            let ticket = queue.call(&nothing, at(second * SECOND)).unwrap();
+            queue.admitted(ticket, at(second * SECOND));
+        }
+    }
+    let refused = enter(&mut queue, at(14 * SECOND)).unwrap_err();
+    assert_eq!(refused.name(), "too_late", "it has moved like that for fourteen seconds");
+}
+
+#[test]
 fn who_is_over_its_time_is_kept_while_its_line_moves_fast_enough() {
     // Eighty that came at once: one is started each second, then nobody for a while.
     let enter = |queue: &mut Queue, tenant| {
