@@ -204,6 +204,7 @@ impl Simulation {
             model: 0,
             tokens: u64::from(job.prompt) + 1,
             first_half: None,
+            awaits_prefix: false,
             deadline,
             limit: deadline,
         };

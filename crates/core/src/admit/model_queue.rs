@@ -1,10 +1,12 @@
 //! Model queue: the requests that wait for one model, and which is called next.
 //!
-//! Free room at a worker goes to the requests that wait there, by priority and fair shares; where
-//! none waits there, to the request that would wait longest elsewhere, if being computed here is
-//! cheaper for it. One request is called at a time.
+//! Free room at a worker goes to the requests that wait there, by priority and fair shares. One that
+//! waits for another worker, and can be computed here as well, goes first if its turn comes earlier.
+//! Where none waits here, the request is asked that would wait longest elsewhere. One request is
+//! called at a time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use core::ops::Bound;
 
 use overdraft_units::{Instant, Micros};
 
@@ -21,6 +23,9 @@ const STARTS_MIN: u32 = 8;
 /// Longest wait that is believed, in times of how long requests have been waiting: a fleet that fills for the first time
 /// starts nobody until its first answers have ended.
 const EXTRAPOLATED_TIMES: u64 = 16;
+
+/// Other workers whose queues are looked at when room comes free at one, at most.
+const ELSEWHERE_MAX: usize = 64;
 
 /// Those who wait for one model.
 #[derive(Debug, Default)]
@@ -59,6 +64,15 @@ struct Called {
     for_room: WorkerId,
     /// Whose turn it was instead.
     passes: Option<Ticket>,
+    /// Whether it was the first where it waited, and something came free at another worker.
+    is_elsewhere: bool,
+}
+
+impl Called {
+    /// Whether only those stand before it at a worker that found no room there.
+    fn is_first_at(&self, worker: WorkerId) -> bool {
+        worker == self.for_room || self.is_elsewhere && worker == self.from
+    }
 }
 
 impl Line {
@@ -89,7 +103,10 @@ impl Line {
         while let Some(&room) = self.ready.first() {
             let stand = self.stands.get(&room).filter(|stand| !stand.is_empty());
             let found = match stand {
-                Some(stand) => self.head(stand, room, view),
+                Some(stand) => self.head(stand, room, view).map(|own| {
+                    let earlier = self.earlier_elsewhere(stand, own, room, view);
+                    earlier.unwrap_or(own)
+                }),
                 None => self.furthest(room).map(Head::in_turn),
             };
             if let Some(head) = found {
@@ -113,6 +130,35 @@ impl Line {
         stand.heads(&self.lanes, &is_pinned).last()
     }
 
+    /// One whose turn comes before that of the first here, and that waits for another worker although it can be computed
+    /// here as well: no worker holds its prompt, or it is in use here.
+    fn earlier_elsewhere(
+        &self,
+        stand: &Stand,
+        own: Head,
+        room: WorkerId,
+        view: &View<'_>,
+    ) -> Option<Head> {
+        if !stand.may_try_elsewhere() || own.passes.is_some() {
+            return None;
+        }
+        let own = stand.turn_of(own.ticket, &self.lanes)?;
+        let is_pinned = |key| (view.is_pinned)(room, key);
+        let is_free =
+            |waiter: Waiter| !waiter.awaits_prefix || waiter.first_half.is_some_and(is_pinned);
+        let after = (Bound::Excluded(room), Bound::Unbounded);
+        let around = self.stands.range(after).chain(self.stands.range(..room));
+        let others = around.filter(|(at, _)| **at != WorkerId::NOBODY).take(ELSEWHERE_MAX);
+        let firsts = others.flat_map(|(_, other)| {
+            (own.place..3).filter_map(|place| other.first(place, &self.lanes[place]))
+        });
+        let earlier = firsts.filter(|&(turn, waiter)| turn.is_before(own) && is_free(waiter));
+        let first = earlier
+            .map(|(turn, _)| turn)
+            .reduce(|one, other| if other.is_before(one) { other } else { one })?;
+        Some(Head { is_elsewhere: true, ..Head::in_turn(first.ticket) })
+    }
+
     /// The one that would wait for the longest at another worker, once for each time that something comes
     /// free.
     fn furthest(&self, room: WorkerId) -> Option<Ticket> {
@@ -125,13 +171,18 @@ impl Line {
     }
 
     pub(super) fn call(&mut self, head: Head, waiter: Waiter, from: WorkerId, for_room: WorkerId) {
-        let Head { ticket, passes } = head;
+        let Head { ticket, passes, is_elsewhere } = head;
         self.lanes[waiter.priority.index()].remove(waiter);
         if let Some(stand) = self.stands.get_mut(&from) {
             stand.take(ticket, waiter);
         }
-        self.stands.entry(for_room).or_default().looked();
-        self.called = Some(Called { ticket, waiter, from, for_room, passes });
+        let stand = self.stands.entry(for_room).or_default();
+        if is_elsewhere {
+            stand.tried_elsewhere();
+        } else {
+            stand.looked();
+        }
+        self.called = Some(Called { ticket, waiter, from, for_room, passes, is_elsewhere });
     }
 
     /// The one that was called found no room, and waits at `at` from now on.
@@ -223,7 +274,7 @@ impl Line {
     pub(super) fn ahead(&self, worker: WorkerId, ticket: Option<Ticket>, least: Priority) -> Ahead {
         let Some(stand) = self.stands.get(&worker) else { return Ahead::default() };
         match self.called {
-            Some(called) if Some(called.ticket) == ticket && called.for_room == worker => {
+            Some(called) if Some(called.ticket) == ticket && called.is_first_at(worker) => {
                 stand.before_called(least)
             }
             _ => stand.before(least),

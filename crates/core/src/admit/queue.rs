@@ -55,6 +55,8 @@ pub struct Waiter {
     pub tokens: u64,
     /// Names the first half of its prompt, where that can be told from others'.
     pub first_half: Option<PrefixKey>,
+    /// Whether the worker that it waits for holds a part of its prompt: else any worker's room will do.
+    pub awaits_prefix: bool,
     /// Until when it should have been started.
     pub deadline: Instant,
     /// Until when it must have been: it waits beyond its deadline only while its line moves fast enough.

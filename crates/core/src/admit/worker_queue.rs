@@ -24,7 +24,8 @@ pub(super) const LOOKS_MAX: u32 = 4;
 /// others.
 pub(super) const EXCESS_MAX: usize = 4;
 
-/// Those who wait that are looked at for one whose prompt is in use already, at most.
+/// Those who wait that are looked at for one whose prompt is in use already, at most; and tenants, for one that may be
+/// tried at another worker.
 const LOOKAHEAD: usize = 16;
 
 /// One may be passed, because of what is in use, by so many times its own tokens.
@@ -36,11 +37,31 @@ pub(super) struct Head {
     pub(super) ticket: Ticket,
     /// Whose turn it was instead.
     pub(super) passes: Option<Ticket>,
+    /// Whether it is the first of those who wait for another worker.
+    pub(super) is_elsewhere: bool,
 }
 
 impl Head {
     pub(super) const fn in_turn(ticket: Ticket) -> Self {
-        Self { ticket, passes: None }
+        Self { ticket, passes: None, is_elsewhere: false }
+    }
+}
+
+/// The place of one who waits in the fair order of all who wait for the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// By [`Priority::index`].
+    pub(super) place: usize,
+    /// Of its tenant.
+    tag: u64,
+    pub(super) ticket: Ticket,
+}
+
+impl Turn {
+    /// Whether it comes before another one.
+    pub(super) fn is_before(self, other: Self) -> bool {
+        let rank = |turn: Self| (turn.tag, turn.ticket);
+        other.place < self.place || other.place == self.place && rank(self) < rank(other)
     }
 }
 
@@ -65,6 +86,8 @@ pub(super) struct Stand {
     excessive: Vec<(Priority, Tenant)>,
     /// How many were tried since then.
     looks: u32,
+    /// Whether something came free here, and none that waits for another worker was tried since.
+    tries_elsewhere: bool,
     /// Whether one that found no room has waited for long enough to have the worker kept for it.
     reserved: Option<Ticket>,
     /// Tokens that passed those whose turn it was, by whom they passed.
@@ -154,7 +177,39 @@ impl Stand {
         let may_pass = |waiter: &Waiter| waiter.tokens <= left && is_there(waiter);
         let others = untried.flatten().take(LOOKAHEAD).filter(|(_, _, waiter)| may_pass(waiter));
         let next = others.min_by_key(order).map(|(_, ticket, _)| ticket);
-        Some(next.map_or(Head::in_turn(turn), |ticket| Head { ticket, passes: Some(turn) }))
+        Some(match next {
+            Some(ticket) => Head { passes: Some(turn), ..Head::in_turn(ticket) },
+            None => Head::in_turn(turn),
+        })
+    }
+
+    /// Where one that waits here stands among all who wait for the model.
+    pub(super) fn turn_of(&self, ticket: Ticket, shares: &[Lane; 3]) -> Option<Turn> {
+        let mut flows = Priority::ALL.iter().flat_map(|priority| {
+            let place = priority.index();
+            self.lanes[place].iter().map(move |(tenant, flow)| (place, tenant, flow))
+        });
+        let (place, tenant, _) = flows.find(|(_, _, flow)| flow.contains_key(&ticket))?;
+        Some(Turn { place, tag: shares[place].tag(*tenant), ticket })
+    }
+
+    /// The first of one priority that waits here, tried or not, among those of so many tenants.
+    pub(super) fn first(&self, place: usize, share: &Lane) -> Option<(Turn, Waiter)> {
+        let firsts = self.lanes[place].iter().take(LOOKAHEAD).filter_map(|(&tenant, flow)| {
+            let (&ticket, &waiter) = flow.first_key_value()?;
+            Some((Turn { place, tag: share.tag(tenant), ticket }, waiter))
+        });
+        firsts.min_by_key(|(turn, _)| (turn.tag, turn.ticket))
+    }
+
+    /// Whether one that waits for another worker may be tried here.
+    pub(super) const fn may_try_elsewhere(&self) -> bool {
+        self.tries_elsewhere && !self.is_deserted
+    }
+
+    /// One that waits for another worker is tried here.
+    pub(super) const fn tried_elsewhere(&mut self) {
+        self.tries_elsewhere = false;
     }
 
     fn has_tried(&self, ticket: Ticket) -> bool {
@@ -205,6 +260,7 @@ impl Stand {
     /// One has been started for the room here, and may have passed another: there may be room for a third.
     pub(super) fn started(&mut self, waiter: Waiter, passes: Option<Ticket>) {
         self.looks = 0;
+        self.tries_elsewhere = true;
         // It may have left since the other was called.
         let waits = |ticket| {
             self.lanes.iter().any(|lane| lane.values().any(|flow| flow.contains_key(&ticket)))
@@ -220,6 +276,7 @@ impl Stand {
         self.tried.clear();
         self.excessive.clear();
         self.looks = 0;
+        self.tries_elsewhere = true;
         self.is_deserted = false;
     }
 

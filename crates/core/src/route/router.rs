@@ -103,7 +103,7 @@ pub struct Router {
     pub(super) blocks: Vec<Option<BlockSize>>,
     /// By place in the fleet: how often a cache was lost with its process.
     pub(super) cache_losses: Vec<u32>,
-    matches: Matches,
+    pub(super) matches: Matches,
     pub(super) decision: Decision,
 }
 

@@ -42,6 +42,8 @@ impl Router {
     ) -> Result<Ticket, Refusal> {
         let Asked { ask, chain, chunk } = self.ask(request);
         let (prompt, completion) = (ask.prompt, ask.completion);
+        self.prefixes.lookup(chain, &mut self.matches);
+        let awaits_prefix = at != WorkerId::NOBODY && 0 < self.matches.leading(at).get();
         let chain = Chain { keys: chain, chunk: chunk.get(), matched: 0 };
         let waiter = Waiter {
             priority: request.priority,
@@ -49,6 +51,7 @@ impl Router {
             model: model_number(request.model),
             tokens: u64::from(prompt.get()).saturating_add(u64::from(completion.get())),
             first_half: chain.first_half(prompt),
+            awaits_prefix,
             deadline: now + time.patience,
             limit: now + time.most,
         };

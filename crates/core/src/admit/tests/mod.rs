@@ -1,5 +1,6 @@
 //! Names and modes, what preemptions and reports teach; the queue is in a file of its own.
 
+mod elsewhere;
 mod judge;
 mod longest_prefix;
 mod pinned;

@@ -22,7 +22,16 @@ fn at(micros: u64) -> Instant {
 
 pub(super) fn waiter(priority: Priority, tenant: u64, model: u64) -> Waiter {
     let (tenant, deadline) = (Tenant(tenant), at(1_000_000 * SECOND));
-    Waiter { priority, tenant, model, tokens: 100, first_half: None, deadline, limit: deadline }
+    Waiter {
+        priority,
+        tenant,
+        model,
+        tokens: 100,
+        first_half: None,
+        awaits_prefix: true,
+        deadline,
+        limit: deadline,
+    }
 }
 
 /// What a prompt begins with.
@@ -34,7 +43,7 @@ pub(super) fn key(number: u32) -> PrefixKey {
 }
 
 /// Nothing is in use anywhere.
-fn nothing(_: WorkerId, _: PrefixKey) -> bool {
+pub(super) fn nothing(_: WorkerId, _: PrefixKey) -> bool {
     false
 }
 
