@@ -69,7 +69,7 @@ fn who_waits_for_its_prefix_is_tried_elsewhere_only_where_that_is_in_use() {
 }
 
 #[test]
-fn a_tenant_served_less_and_a_greater_priority_go_first_from_elsewhere_too() {
+fn a_greater_priority_goes_first_here_and_from_elsewhere() {
     let (mut queue, [_, second]) = two(free(1), Waiter { priority: Priority::Priority, ..free(1) });
     queue.freed(here());
     assert_eq!(queue.call(&nothing, NOW), Some(second), "it matters more than what came first");
