@@ -253,6 +253,7 @@ impl<'a> Simulation<'a> {
             }
             Event::Drafted(flight, dice, tokens) => self.draft_said(flight, dice, tokens)?,
             Event::Limit(course, dice) => self.give_up_draft(course, dice)?,
+            Event::Returned(flight, worker) => self.return_to(flight, worker)?,
             Event::Expired => self.call_on(),
             Event::Scrape(gateway) => self.scrape(gateway),
             Event::Scraped(gateway, worker, scraped) => {

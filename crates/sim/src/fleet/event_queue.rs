@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use overdraft_core::fleet::{Scraped, Share};
+use overdraft_core::fleet::{Scraped, Share, WorkerId};
 use overdraft_core::hedge::Watch;
 use overdraft_scheduler::batch::CacheChange;
 use overdraft_units::Instant;
@@ -40,6 +40,8 @@ pub(super) enum Event {
     Drafted(FlightId, u64, u32),
     /// The draft of a request with such a number of its own may take no longer.
     Limit(CourseId, u64),
+    /// The pause of a request is over that this worker was too full for.
+    Returned(FlightId, WorkerId),
     /// Time is up for a request that waits at the gateway.
     Expired,
     /// A worker's process is gone.

@@ -144,6 +144,15 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_all_it_asked_were_too_full_for_waits_and_is_answered() {
+        for policy in [Policy::Cost, Policy::LeastLoad, Policy::RoundRobin] {
+            let full: Vec<String> = (0..6).map(|worker| format!("{worker}:saturated")).collect();
+            let full: Vec<&str> = full.iter().map(String::as_str).collect();
+            assert_eq!(lost(&run(policy, &full, 7)), 0, "{policy}");
+        }
+    }
+
+    #[test]
     fn one_that_refused_for_a_while_is_used_again() {
         for name in ["saturated", "misconfigured", "disputed", "faulty"] {
             let text = format!("0:{name}:0-5");

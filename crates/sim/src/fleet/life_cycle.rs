@@ -1,8 +1,8 @@
 //! Request life cycle: arrival, response cache or placement, and its end; what computes it is in `engine_steps.rs`.
 
-use overdraft_core::admit::{Mode, Tenant, WaitTime};
+use overdraft_core::admit::{Tenant, WaitTime};
 use overdraft_core::estimate::Kind;
-use overdraft_core::fleet::{Ending, FirstToken};
+use overdraft_core::fleet::{Ending, FirstToken, WorkerId};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{
     Attempted, Choice, Outcome, Placed, Prompt, Request, Strictness, Tried,
@@ -49,6 +49,7 @@ impl Simulation<'_> {
             placed: None,
             tried: Tried::default(),
             failure: None,
+            pressure: None,
             worker: 0,
             is_placed: false,
             sender,
@@ -117,7 +118,7 @@ impl Simulation<'_> {
     }
 
     /// Whether a request waits where there is no room.
-    const fn waits(&self) -> bool {
+    pub(super) const fn waits(&self) -> bool {
         self.scenario.routing.admission.mode.waits()
     }
 
@@ -136,10 +137,20 @@ impl Simulation<'_> {
             }
             Err(choice) => return self.refuse(id, unplaced(choice)),
         };
+        let flight = self.flights.of(id);
+        let patience = self.scenario.patience.of(flight.sender.priority.unwrap_or_default());
+        self.queue(id, at, WaitTime::of(patience))
+    }
+
+    /// A request waits at the gateway for a worker.
+    pub(super) fn queue(
+        &mut self,
+        id: FlightId,
+        at: WorkerId,
+        time: WaitTime,
+    ) -> Result<(), SimulateError> {
         let chunk = self.chunk();
         let flight = self.flights.of(id);
-        let priority = flight.sender.priority.unwrap_or_default();
-        let time = WaitTime::of(self.scenario.patience.of(priority));
         let gateway = &mut self.gateways[flight.gateway];
         let waits = gateway.router.wait(request(flight, chunk), at, time, self.now);
         let ticket = match waits {
@@ -191,9 +202,6 @@ impl Simulation<'_> {
 
     /// Something has ended, is known better, or is over: requests that wait may try again.
     pub(super) fn call_on(&mut self) {
-        if self.scenario.routing.admission.mode == Mode::Off {
-            return;
-        }
         for gateway in 0..self.gateways.len() {
             if !self.gateways[gateway].waiting.is_empty() {
                 self.call_on_at(gateway);
@@ -360,6 +368,7 @@ pub(super) fn unsent(flight: &Flight) -> Flight {
         joins: None,
         tried: Tried::default(),
         failure: None,
+        pressure: None,
         fate: Fate::Completed,
         cause: None,
         ..*flight

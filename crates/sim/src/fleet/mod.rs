@@ -7,6 +7,7 @@
 //! **Invariant:** equal scenarios, workloads and seeds give equal histories, to the microsecond; memory
 //! grows with the requests under way, and by one sample for each that has ended.
 
+mod back_pressure;
 mod bounds;
 mod cascade;
 mod cascade_scenario;

@@ -1,5 +1,6 @@
 //! Slab of requests and sessions in flight, in slots that are reused.
 
+use overdraft_core::admit::BackPressure;
 use overdraft_core::fleet::Failure;
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::response_cache::Key;
@@ -28,6 +29,8 @@ pub(super) struct Flight {
     pub(super) tried: Tried,
     /// How its last attempt failed, where another worker may do better.
     pub(super) failure: Option<Failure>,
+    /// How long it has yet to wait for full workers, once they have turned it away.
+    pub(super) pressure: Option<BackPressure>,
     pub(super) worker: usize,
     /// Whether it was ever sent to one.
     pub(super) is_placed: bool,

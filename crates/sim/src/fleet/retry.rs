@@ -5,11 +5,9 @@
 
 use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{GiveUp, Strictness, Tried, Verdict, retry};
-use overdraft_units::Tokens;
 
 use super::event_loop::Simulation;
 use super::request_slab::{Flight, Role};
-use crate::report::Fate;
 
 /// Whether an attempt is the first.
 pub(super) fn turn(tried: &Tried) -> Turn {
@@ -33,22 +31,22 @@ impl Simulation<'_> {
             if why == GiveUp::Agreed {
                 router.agreed(&flight.tried);
             }
-            return Some(flight);
+            return self.pause(flight, worker);
         }
         let strictness = Strictness::after(failure);
         self.spell_again(&mut flight, visit);
         let id = self.flights.add(flight);
         match self.place(id, strictness) {
             Ok(placed) => {
-                let flight = self.flights.of(id);
-                (flight.fate, flight.failure, flight.cached) =
-                    (Fate::Completed, None, Tokens::ZERO);
-                flight.cause = None;
+                self.flights.of(id).renew();
                 self.retried += 1;
                 self.send(id, placed);
                 None
             }
-            Err(_) => Some(self.flights.remove(id)),
+            Err(_) => {
+                let flight = self.flights.remove(id);
+                self.pause(flight, worker)
+            }
         }
     }
 }
