@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use overdraft_claims::{as_float, percentile};
 use overdraft_core::admit::{
-    Hold, Priority, Queue, QueueSettings, Tenant, Ticket, WaitTime, Waiter,
+    Awaits, Hold, Priority, Queue, QueueSettings, Tenant, Ticket, Wait, WaitTime, Waiter,
 };
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
@@ -204,7 +204,7 @@ impl Simulation {
             model: 0,
             tokens: u64::from(job.prompt) + 1,
             first_half: None,
-            awaits_prefix: false,
+            awaits: Awaits::Room,
             deadline,
             limit: deadline,
         };
@@ -216,8 +216,8 @@ impl Simulation {
             let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
             match self.router.place(self.request(number), &self.settings, turn, now) {
                 Ok(placed) => return self.send(number, placed),
-                Err(Choice::Saturated { at, .. }) => {
-                    self.router.wait(self.request(number), at, time, now)
+                Err(Choice::Saturated { at, awaits, .. }) => {
+                    self.router.wait(self.request(number), Wait { at, awaits, time }, now)
                 }
                 Err(_) => return,
             }
@@ -313,7 +313,7 @@ impl Simulation {
                 self.tickets.remove(&ticket);
                 self.send(number, placed);
             } else {
-                self.queue.put_back(ticket, self.ids[0], Hold::Full);
+                self.queue.put_back(ticket, self.ids[0], Awaits::Room, Hold::Full);
             }
         }
         while let Some(ticket) = self.router.call(now) {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use overdraft_claims::{as_float, percentile};
-use overdraft_core::admit::{AdmitSettings, Priority, Tenant, Ticket, WaitTime};
+use overdraft_core::admit::{AdmitSettings, Priority, Tenant, Ticket, Wait, WaitTime};
 use overdraft_core::fleet::{Ending, Turn};
 use overdraft_core::prefix::PrefixKey;
 use overdraft_core::route::{Attempted, Choice, Outcome, Placed, Request, RouteSettings, Tried};
@@ -138,8 +138,9 @@ impl Full {
             let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
             match router.place(asked, &settings(), turn, now) {
                 Ok(one) => placed = Some(one),
-                Err(Choice::Saturated { at, .. }) => {
-                    waits = router.wait(asked, at, WaitTime::exactly(PATIENCE), now).ok();
+                Err(Choice::Saturated { at, awaits, .. }) => {
+                    let wait = Wait { at, awaits, time: WaitTime::exactly(PATIENCE) };
+                    waits = router.wait(asked, wait, now).ok();
                 }
                 Err(_) => {}
             }

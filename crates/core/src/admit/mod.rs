@@ -42,7 +42,7 @@ pub(crate) use self::safety_margin::{Caution, Strain};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
 pub use self::tenants::Portion;
 pub(crate) use self::tenants::Tenants;
-pub use self::wait_time::{KEPT_TIMES, WaitTime};
+pub use self::wait_time::{Awaits, KEPT_TIMES, Wait, WaitTime};
 pub(crate) use self::worker_queue::Ahead;
 pub use self::worker_queue::Hold;
 

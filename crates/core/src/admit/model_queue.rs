@@ -10,10 +10,10 @@ use core::ops::Bound;
 
 use overdraft_units::{Instant, Micros};
 
-use super::Priority;
 use super::fair_queue::Lane;
 use super::queue::{AGING_EVERY, IsPinned, Ticket, Waiter};
 use super::worker_queue::{Ahead, Head, Hold, Stand};
+use super::{Awaits, Priority};
 use crate::estimate::MovingAverage;
 use crate::fleet::WorkerId;
 
@@ -144,8 +144,9 @@ impl Line {
         }
         let own = stand.turn_of(own.ticket, &self.lanes)?;
         let is_pinned = |key| (view.is_pinned)(room, key);
-        let is_free =
-            |waiter: Waiter| !waiter.awaits_prefix || waiter.first_half.is_some_and(is_pinned);
+        let is_free = |waiter: Waiter| {
+            waiter.awaits == Awaits::Room || waiter.first_half.is_some_and(is_pinned)
+        };
         let after = (Bound::Excluded(room), Bound::Unbounded);
         let around = self.stands.range(after).chain(self.stands.range(..room));
         let others = around.filter(|(at, _)| **at != WorkerId::NOBODY).take(ELSEWHERE_MAX);
@@ -186,8 +187,10 @@ impl Line {
     }
 
     /// The one that was called found no room, and waits at `at` from now on.
-    pub(super) fn put_back(&mut self, ticket: Ticket, at: WorkerId, hold: Hold) {
-        let Some(called) = self.called.take_if(|called| called.ticket == ticket) else { return };
+    pub(super) fn put_back(&mut self, ticket: Ticket, at: WorkerId, awaits: Awaits, hold: Hold) {
+        let is_it = |called: &mut Called| called.ticket == ticket;
+        let Some(mut called) = self.called.take_if(is_it) else { return };
+        called.waiter.awaits = awaits;
         self.lanes[called.waiter.priority.index()].insert(called.waiter);
         if at != called.from
             && let Some(stand) = self.stands.get_mut(&called.from)

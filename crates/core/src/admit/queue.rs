@@ -22,7 +22,7 @@ use overdraft_units::{Instant, Micros};
 
 use super::model_queue::{Line, View};
 use super::worker_queue::{Ahead, Hold};
-use super::{Priority, QueueSettings, Tenant, retry_after};
+use super::{Awaits, Priority, QueueSettings, Tenant, retry_after};
 use crate::fleet::WorkerId;
 use crate::prefix::PrefixKey;
 
@@ -55,8 +55,8 @@ pub struct Waiter {
     pub tokens: u64,
     /// Names the first half of its prompt, where that can be told from others'.
     pub first_half: Option<PrefixKey>,
-    /// Whether the worker that it waits for holds a part of its prompt: else any worker's room will do.
-    pub awaits_prefix: bool,
+    /// What it waits for at its worker; any worker's room will do where it is no prefix.
+    pub awaits: Awaits,
     /// Until when it should have been started.
     pub deadline: Instant,
     /// Until when it must have been: it waits beyond its deadline only while its line moves fast enough.
@@ -240,16 +240,17 @@ impl Queue {
         line.is_some_and(|line| line.admitted(ticket, entry.waiter, entry.at, now))
     }
 
-    /// There was no room after all for the one that was called: it waits at `at` from now on.
-    pub fn put_back(&mut self, ticket: Ticket, at: WorkerId, hold: Hold) {
+    /// There was no room after all for the one that was called: it waits at `at` from now on, for what it is.
+    pub fn put_back(&mut self, ticket: Ticket, at: WorkerId, awaits: Awaits, hold: Hold) {
         let Some(entry) = self.entries.get_mut(&ticket) else { return };
         if entry.standing == Standing::Called {
             entry.standing = Standing::Waiting;
             self.held -= usize::from(entry.at == WorkerId::NOBODY);
             self.held += usize::from(at == WorkerId::NOBODY);
             entry.at = at;
+            entry.waiter.awaits = awaits;
             if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
-                line.put_back(ticket, at, hold);
+                line.put_back(ticket, at, awaits, hold);
             }
         }
     }

@@ -6,6 +6,8 @@
 
 use overdraft_units::Micros;
 
+use crate::fleet::WorkerId;
+
 /// How many times its patience a request waits, at most.
 pub const KEPT_TIMES: u64 = 2;
 
@@ -33,5 +35,42 @@ impl WaitTime {
     #[must_use]
     pub fn within(self, left: Micros) -> Self {
         Self { patience: self.patience.min(left), most: self.most.min(left) }
+    }
+}
+
+/// What a request waits for at a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// Its prefix lies there.
+    Prefix,
+    /// Room, wherever it comes first.
+    Room,
+}
+
+impl Awaits {
+    /// As metrics and explanations call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Prefix => "prefix",
+            Self::Room => "room",
+        }
+    }
+}
+
+/// Where a request waits, for what and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The worker; [`WorkerId::NOBODY`] until one is up.
+    pub at: WorkerId,
+    /// What it waits for there.
+    pub awaits: Awaits,
+    /// How long.
+    pub time: WaitTime,
+}
+
+impl Wait {
+    /// For room at a worker.
+    pub const fn for_room(at: WorkerId, time: WaitTime) -> Self {
+        Self { at, awaits: Awaits::Room, time }
     }
 }

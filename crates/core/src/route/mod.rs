@@ -58,6 +58,7 @@ pub use self::router::{MODELS_MAX, Prompt, Request, Router};
 pub use self::routing_request::model_number;
 pub use self::settings::RouteSettings;
 pub use self::sticky::Sticky;
+pub use crate::admit::Awaits;
 use crate::admit::{Portion, Priority, Prospect};
 use crate::fleet::{Failure, Fleet, Turn, WorkerId};
 
@@ -105,25 +106,6 @@ impl Ask<'_> {
         match self.count {
             Count::Counted => self.prompt,
             Count::Estimated { least } => least,
-        }
-    }
-}
-
-/// What a request waits for at a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaits {
-    /// Its prefix lies there.
-    Prefix,
-    /// Room, wherever it comes first.
-    Room,
-}
-
-impl Awaits {
-    /// As metrics and explanations call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Prefix => "prefix",
-            Self::Room => "room",
         }
     }
 }

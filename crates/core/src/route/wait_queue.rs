@@ -10,8 +10,10 @@ use super::placed_request::Placed;
 use super::router::{Request, Router};
 use super::routing_request::{Asked, model_number};
 use super::settings::RouteSettings;
-use super::{Attempted, Choice, Tried};
-use crate::admit::{Chain, Hold, Portion, Queue, QueueSettings, Refusal, Ticket, WaitTime, Waiter};
+use super::{Attempted, Awaits, Choice, Tried};
+use crate::admit::{
+    Chain, Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Wait, WaitTime, Waiter,
+};
 use crate::fleet::{Turn, WorkerId};
 use crate::prefix::PrefixKey;
 
@@ -36,14 +38,11 @@ impl Router {
     pub fn wait(
         &mut self,
         request: Request<'_>,
-        at: WorkerId,
-        time: WaitTime,
+        wait: Wait,
         now: Instant,
     ) -> Result<Ticket, Refusal> {
         let Asked { ask, chain, chunk } = self.ask(request);
         let (prompt, completion) = (ask.prompt, ask.completion);
-        self.prefixes.lookup(chain, &mut self.matches);
-        let awaits_prefix = at != WorkerId::NOBODY && 0 < self.matches.leading(at).get();
         let chain = Chain { keys: chain, chunk: chunk.get(), matched: 0 };
         let waiter = Waiter {
             priority: request.priority,
@@ -51,11 +50,11 @@ impl Router {
             model: model_number(request.model),
             tokens: u64::from(prompt.get()).saturating_add(u64::from(completion.get())),
             first_half: chain.first_half(prompt),
-            awaits_prefix,
-            deadline: now + time.patience,
-            limit: now + time.most,
+            awaits: wait.awaits,
+            deadline: now + wait.time.patience,
+            limit: now + wait.time.most,
         };
-        self.queue.enter(waiter, at, now)
+        self.queue.enter(waiter, wait.at, now)
     }
 
     /// Lets a request wait for so long until a worker of its model is up.
@@ -68,7 +67,7 @@ impl Router {
         time: Micros,
         now: Instant,
     ) -> Result<Ticket, Refusal> {
-        self.wait(request, WorkerId::NOBODY, WaitTime::exactly(time), now)
+        self.wait(request, Wait::for_room(WorkerId::NOBODY, WaitTime::exactly(time)), now)
     }
 
     /// Something is set otherwise: all who wait are called again.
@@ -101,17 +100,17 @@ impl Router {
         let placed = self.place_waiting(Some(ticket), request, settings, first, now);
         match placed {
             Ok(_) => self.decision.out_of_turn = self.queue.admitted(ticket, now),
-            Err(Choice::Saturated { at, .. }) => {
+            Err(Choice::Saturated { at, awaits, .. }) => {
                 let is_first = self.queue.is_held(ticket);
                 let hold = self.why_put_back(ticket, request, now);
-                self.queue.put_back(ticket, at, hold);
+                self.queue.put_back(ticket, at, awaits, hold);
                 if is_first {
                     // Those behind it came later, and wait where it does.
                     self.queue.settle(model_number(request.model), at);
                 }
             }
             Err(Choice::NoneUp | Choice::UnknownModel) if self.queue.is_held(ticket) => {
-                self.queue.put_back(ticket, WorkerId::NOBODY, Hold::Reserved);
+                self.queue.put_back(ticket, WorkerId::NOBODY, Awaits::Room, Hold::Reserved);
             }
             Err(_) => {
                 self.queue.leave(ticket);

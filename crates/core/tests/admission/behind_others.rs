@@ -1,6 +1,6 @@
 //! The wait of a request that does not start before those that wait already.
 
-use overdraft_core::admit::{Mode, Priority, WaitTime};
+use overdraft_core::admit::{Mode, Priority, Wait, WaitTime};
 use overdraft_core::route::Request;
 use overdraft_units::{Instant, Micros};
 
@@ -16,7 +16,10 @@ fn waits(story: &mut Story, asked: Request<'_>) -> [Micros; 2] {
     let alone = told(story);
     let time = WaitTime::exactly(Micros::new(60 * SECOND));
     for _ in 0..8 {
-        story.router.wait(asked, story.ids[0], time, story.now).expect("the queue has room");
+        story
+            .router
+            .wait(asked, Wait::for_room(story.ids[0], time), story.now)
+            .expect("the queue has room");
     }
     [alone, told(story)]
 }

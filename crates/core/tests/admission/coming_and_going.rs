@@ -1,6 +1,6 @@
 //! Workers that come up and go down while requests wait.
 
-use overdraft_core::admit::{Mode, Priority, Ticket, WaitTime};
+use overdraft_core::admit::{Mode, Priority, Ticket, Wait, WaitTime};
 use overdraft_core::breaker::{BreakerSettings, Grants};
 use overdraft_core::fleet::{Ending, Failure, Probe};
 use overdraft_core::route::{Choice, Outcome, Request};
@@ -46,7 +46,12 @@ fn all_who_wait_for_a_worker_that_goes_down_go_elsewhere() {
     let dices: Vec<_> = (0..WAITING).collect();
     let mut tickets: Vec<_> = dices
         .iter()
-        .map(|dice| (story.router.wait(waiting(*dice), gone, time, story.now).unwrap(), *dice))
+        .map(|dice| {
+            (
+                story.router.wait(waiting(*dice), Wait::for_room(gone, time), story.now).unwrap(),
+                *dice,
+            )
+        })
         .collect();
     let call = |story: &mut Story, tickets: &[(Ticket, u64)]| {
         let mut moved = 0;

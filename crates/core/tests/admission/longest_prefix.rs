@@ -1,6 +1,6 @@
 //! Requests that wait behind one that finds no room, and whose prompt is in use at the worker.
 
-use overdraft_core::admit::{Mode, Priority, WaitTime};
+use overdraft_core::admit::{Mode, Priority, Wait, WaitTime};
 use overdraft_core::prefix::{Chunking, PrefixChain};
 use overdraft_core::route::{Choice, Policy, Prompt, Request};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
@@ -37,10 +37,10 @@ fn a_prompt_that_is_in_use_starts_before_its_turn_and_the_decision_says_so() {
         let placed = story.placed.last_mut().expect("it was just sent");
         story.router.remember(placed, of(number).prompt, story.now);
     }
-    let Err(Choice::Saturated { at, .. }) = story.send(of(2)) else { panic!("it is full") };
-    let time = WaitTime::exactly(Micros::new(60 * SECOND));
-    let first = story.router.wait(of(2), at, time, story.now).expect("nobody waits");
-    let second = story.router.wait(of(0), at, time, story.now).expect("one waits");
+    let Err(Choice::Saturated { at, awaits, .. }) = story.send(of(2)) else { panic!("it is full") };
+    let wait = Wait { at, awaits, time: WaitTime::exactly(Micros::new(60 * SECOND)) };
+    let first = story.router.wait(of(2), wait, story.now).expect("nobody waits");
+    let second = story.router.wait(of(0), wait, story.now).expect("one waits");
     let (called, settings) = (story.router.call(story.now), story.settings);
     assert_eq!(called, Some(second), "its prompt is in use");
     let placed = story.router.place_called(second, of(0), &settings, story.now);

@@ -7,7 +7,8 @@ mod longest_prefix;
 use std::collections::VecDeque;
 
 use overdraft_core::admit::{
-    AdmitSettings, ByPriority, Mode, Priority, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Tenant, WaitTime,
+    AdmitSettings, ByPriority, Mode, Priority, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Tenant, Wait,
+    WaitTime,
 };
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
@@ -170,7 +171,7 @@ fn fewer_forecasts_are_read_where_others_wait() {
         assert_eq!(read(&story), 16, "nobody waits");
         let time = WaitTime::exactly(Micros::new(SECOND));
         for id in story.ids.clone() {
-            story.router.wait(large, id, time, story.now).unwrap();
+            story.router.wait(large, Wait::for_room(id, time), story.now).unwrap();
         }
         saturated(story.send(large).unwrap_err());
         assert_eq!(read(&story), behind, "{mode:?}");
@@ -491,8 +492,8 @@ fn who_waits_for_a_worker_that_drains_goes_elsewhere() {
     let second = story.send(asked).unwrap();
     let Err(Choice::Saturated { at, .. }) = story.send(asked) else { panic!("both are full") };
     let waiting = Request { dice: 99, ..asked };
-    let ticket =
-        story.router.wait(waiting, at, WaitTime::exactly(Micros::new(SECOND)), story.now).unwrap();
+    let wait = Wait::for_room(at, WaitTime::exactly(Micros::new(SECOND)));
+    let ticket = story.router.wait(waiting, wait, story.now).unwrap();
     while let Some(called) = story.router.call(story.now) {
         let placed = story.router.place_called(called, waiting, &story.settings, story.now);
         assert!(placed.is_err(), "there is no room");

@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use overdraft_core::admit::{Priority, Queue, Refusal, Ticket, WaitTime};
-use overdraft_core::fleet::WorkerId;
+use overdraft_core::admit::{Priority, Queue, Refusal, Ticket, Wait};
 use overdraft_core::route::{Request, Router};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros};
@@ -83,12 +82,11 @@ impl WaitQueue {
         &self,
         dispatcher: &'a Dispatcher,
         request: Request<'_>,
-        at: WorkerId,
-        time: WaitTime,
+        wait: Wait,
     ) -> Result<QueuePlace<'a>, Refusal> {
         let entered = dispatcher.clock.now();
         let mut router = dispatcher.router();
-        let ticket = router.wait(request, at, time, entered)?;
+        let ticket = router.wait(request, wait, entered)?;
         let bell = Arc::new(Notify::new());
         self.bells().insert(ticket, Arc::clone(&bell));
         self.waiting.fetch_add(1, Ordering::SeqCst);

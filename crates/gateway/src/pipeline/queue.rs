@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use overdraft_core::admit::{RETRY_AFTER_MIN, Refusal, WaitTime};
+use overdraft_core::admit::{RETRY_AFTER_MIN, Refusal, Wait, WaitTime};
 use overdraft_core::deadline::Prediction;
 use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{Choice, Strictness, Tried};
@@ -87,9 +87,9 @@ pub(crate) async fn place(
         && is_held(pipeline, info, choice)
     {
         let time = WaitTime::exactly(Micros::from(pipeline.settings().admission.hold));
-        let (nobody, figures) = (WorkerId::NOBODY, Figures::default());
+        let nobody = Wait::for_room(WorkerId::NOBODY, time);
         context.holds(info.delivery == Delivery::Streamed);
-        placed = Box::pin(wait(pipeline, context, info, nobody, figures, time)).await;
+        placed = Box::pin(wait(pipeline, context, info, nobody, Figures::default())).await;
         context.holds(false);
     }
     let placed = placed.and_then(|lease| match hopeless(context, lease.prediction()) {
@@ -129,20 +129,21 @@ async fn seek(
         Err(choice) if !waits(pipeline, info) => return Err(Denial::Choice(choice).unseen()),
         Err(choice) => choice,
     };
-    let (at, figures) = saturation(choice).ok_or_else(|| Denial::Choice(choice).unseen())?;
+    let Choice::Saturated { asked, free, at, awaits, retry_after } = choice else {
+        return Err(Denial::Choice(choice).unseen());
+    };
     if context.deadline.is_some() {
         let prediction = pipeline.dispatcher.predict(info.request(), at);
         if let Some(denial) = hopeless(context, &prediction) {
             return Err(denial.unseen());
         }
     }
-    if let Choice::Saturated { awaits, .. } = choice {
-        pipeline.dispatcher.metrics.routing.waits(awaits.name());
-    }
+    pipeline.dispatcher.metrics.routing.waits(awaits.name());
     // In a box: most requests do not wait and should not carry room for it along.
     let patience = pipeline.settings().admission.first_token.of(info.priority);
-    let time = WaitTime::of(Micros::from(patience));
-    Box::pin(wait(pipeline, context, info, at, figures, time)).await
+    let wait_for = Wait { at, awaits, time: WaitTime::of(Micros::from(patience)) };
+    let figures = Figures { asked, free, retry_after };
+    Box::pin(wait(pipeline, context, info, wait_for, figures)).await
 }
 
 /// Whether a request that nobody is up for is held until somebody is: its model will be served, and no other one
@@ -168,8 +169,8 @@ pub(super) async fn return_to(
 ) -> Option<Lease> {
     let figures = look(pipeline, info);
     let left = until.saturating_duration_since(Instant::now());
-    let time = WaitTime::exactly(Micros::from(left));
-    Box::pin(wait(pipeline, context, info, at, figures, time)).await.ok()
+    let wait_for = Wait::for_room(at, WaitTime::exactly(Micros::from(left)));
+    Box::pin(wait(pipeline, context, info, wait_for, figures)).await.ok()
 }
 
 /// Whether the model's requests wait where there is no room.
@@ -182,16 +183,17 @@ async fn wait(
     pipeline: &Arc<Pipeline>,
     context: &mut RequestContext<'_>,
     info: &RequestInfo,
-    at: WorkerId,
+    wait_for: Wait,
     mut figures: Figures,
-    time: WaitTime,
 ) -> Result<Lease, Denied> {
     let dispatcher = &pipeline.dispatcher;
     let denied = |why, figures| Denied { why, figures: Some(figures) };
     context.note(|record| record.end.phase = Phase::Queue);
+    let time = wait_for.time;
     let time = context.deadline.map_or(time, |deadline| time.within(deadline.left()));
     let mut until = Instant::now() + Duration::from(time.patience);
-    let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, time);
+    let entered =
+        dispatcher.wait_queue.enter(dispatcher, info.request(), Wait { time, ..wait_for });
     context.facts.trace().event("overdraft.queue.entered", Vec::new);
     let place = entered.map_err(|refusal| denied(Denial::Queue(refusal), figures))?;
     loop {
@@ -225,17 +227,17 @@ async fn wait(
             Err(_) if dispatcher.view().queue().is_held(place.ticket()) => {}
             Err(choice) => {
                 let seen = saturation(choice);
-                (_, figures) = seen.ok_or_else(|| denied(Denial::Choice(choice), figures))?;
+                figures = seen.ok_or_else(|| denied(Denial::Choice(choice), figures))?;
             }
         }
     }
 }
 
-/// The worker to wait for, and what there was, where waiting helps.
-const fn saturation(choice: Choice) -> Option<(WorkerId, Figures)> {
+/// What there was, where waiting helps.
+const fn saturation(choice: Choice) -> Option<Figures> {
     match choice {
-        Choice::Saturated { asked, free, at, retry_after, .. } => {
-            Some((at, Figures { asked, free, retry_after }))
+        Choice::Saturated { asked, free, retry_after, .. } => {
+            Some(Figures { asked, free, retry_after })
         }
         _ => None,
     }
@@ -309,7 +311,7 @@ fn look(pipeline: &Pipeline, info: &RequestInfo) -> Figures {
     let (choice, _) = pipeline.dispatcher.explain(info.request(), None);
     let (prompt, completion) = pipeline.dispatcher.view().expected(info.request());
     let asked = u64::from(prompt.get()).saturating_add(u64::from(completion.get()));
-    saturation(choice).map_or(Figures { asked, ..Figures::default() }, |(_, figures)| figures)
+    saturation(choice).unwrap_or(Figures { asked, ..Figures::default() })
 }
 
 /// Why no worker takes the request now, in tokens.

@@ -2,7 +2,7 @@
 //!
 //! The core says after which pause, and when that is in vain, as it does live (admission R14).
 
-use overdraft_core::admit::{BackPressure, Full, WaitTime};
+use overdraft_core::admit::{BackPressure, Full, Wait, WaitTime};
 use overdraft_core::fleet::{Failure, WorkerId};
 use overdraft_core::route::Tried;
 use overdraft_units::{Micros, Tokens};
@@ -43,7 +43,7 @@ impl Simulation<'_> {
         let waited = self.now.since(flight.asked);
         let patience = flight.pressure.map_or(Micros::ZERO, |pressure| pressure.patience());
         let left = patience.checked_sub(waited).unwrap_or(Micros::ZERO);
-        self.queue(id, at, WaitTime::exactly(left))
+        self.queue(id, Wait::for_room(at, WaitTime::exactly(left)))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Request life cycle: arrival, response cache or placement, and its end; what computes it is in `engine_steps.rs`.
 
-use overdraft_core::admit::{Tenant, WaitTime};
+use overdraft_core::admit::{Tenant, Wait, WaitTime};
 use overdraft_core::estimate::Kind;
-use overdraft_core::fleet::{Ending, FirstToken, WorkerId};
+use overdraft_core::fleet::{Ending, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{
     Attempted, Choice, Outcome, Placed, Prompt, Request, Strictness, Tried,
@@ -124,42 +124,37 @@ impl Simulation<'_> {
 
     /// Finds a worker for a request, or lets it wait where that is what admission says.
     pub(super) fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
-        let at = match self.place(id, Strictness::Judged) {
+        let (at, awaits) = match self.place(id, Strictness::Judged) {
             Ok(placed) => {
                 self.send(id, placed);
                 return Ok(());
             }
             // A draft does not wait: the target can be asked instead.
-            Err(Choice::Saturated { at, .. })
+            Err(Choice::Saturated { at, awaits, .. })
                 if self.waits() && self.flights.of(id).role == Role::Target =>
             {
-                at
+                (at, awaits)
             }
             Err(choice) => return self.refuse(id, unplaced(choice)),
         };
         let flight = self.flights.of(id);
         let patience = self.scenario.patience.of(flight.sender.priority.unwrap_or_default());
-        self.queue(id, at, WaitTime::of(patience))
+        self.queue(id, Wait { at, awaits, time: WaitTime::of(patience) })
     }
 
     /// A request waits at the gateway for a worker.
-    pub(super) fn queue(
-        &mut self,
-        id: FlightId,
-        at: WorkerId,
-        time: WaitTime,
-    ) -> Result<(), SimulateError> {
+    pub(super) fn queue(&mut self, id: FlightId, wait: Wait) -> Result<(), SimulateError> {
         let chunk = self.chunk();
         let flight = self.flights.of(id);
         let gateway = &mut self.gateways[flight.gateway];
-        let waits = gateway.router.wait(request(flight, chunk), at, time, self.now);
+        let waits = gateway.router.wait(request(flight, chunk), wait, self.now);
         let ticket = match waits {
             Ok(ticket) => ticket,
             Err(refusal) => return self.refuse(id, unqueued(refusal)),
         };
         gateway.waiting.insert(ticket, id);
-        self.agenda.enter(self.now + time.patience, Event::Expired);
-        self.agenda.enter(self.now + time.most, Event::Expired);
+        self.agenda.enter(self.now + wait.time.patience, Event::Expired);
+        self.agenda.enter(self.now + wait.time.most, Event::Expired);
         self.call_on();
         Ok(())
     }

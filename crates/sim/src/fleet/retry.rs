@@ -36,17 +36,13 @@ impl Simulation<'_> {
         let strictness = Strictness::after(failure);
         self.spell_again(&mut flight, visit);
         let id = self.flights.add(flight);
-        match self.place(id, strictness) {
-            Ok(placed) => {
-                self.flights.of(id).renew();
-                self.retried += 1;
-                self.send(id, placed);
-                None
-            }
-            Err(_) => {
-                let flight = self.flights.remove(id);
-                self.pause(flight, worker)
-            }
-        }
+        let Ok(placed) = self.place(id, strictness) else {
+            let flight = self.flights.remove(id);
+            return self.pause(flight, worker);
+        };
+        self.flights.of(id).renew();
+        self.retried += 1;
+        self.send(id, placed);
+        None
     }
 }

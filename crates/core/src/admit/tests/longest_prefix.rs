@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use overdraft_units::Instant;
 
 use super::queue::{here, key, queue, there, waiter};
-use crate::admit::{Hold, Priority, Waiter};
+use crate::admit::{Awaits, Hold, Priority, Waiter};
 use crate::fleet::WorkerId;
 use crate::prefix::PrefixKey;
 
@@ -29,7 +29,7 @@ fn a_prompt_that_is_in_use_goes_first_until_four_times_as_much_has_passed() {
         assert!(queue.admitted(ticket, now), "round {round}: it was not its turn");
     }
     assert_eq!(queue.call(&in_use, now), Some(first), "four times its tokens have passed");
-    queue.put_back(first, here(), Hold::Full);
+    queue.put_back(first, here(), Awaits::Prefix, Hold::Full);
     queue.freed(here());
     assert_eq!(queue.call(&in_use, now), Some(first), "nor is that forgotten where it is put back");
     assert!(!queue.admitted(first, now), "it was its turn");

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use crate::admit::worker_queue::LOOKS_MAX;
 use crate::admit::{
-    Hold, Priority, Queue, QueueSettings, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Refusal, Tenant,
-    Ticket, Waiter,
+    Awaits, Hold, Priority, Queue, QueueSettings, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Refusal,
+    Tenant, Ticket, Waiter,
 };
 use crate::fleet::WorkerId;
 use crate::prefix::{Chunking, PrefixChain, PrefixKey};
@@ -28,7 +28,7 @@ pub(super) fn waiter(priority: Priority, tenant: u64, model: u64) -> Waiter {
         model,
         tokens: 100,
         first_half: None,
-        awaits_prefix: true,
+        awaits: Awaits::Prefix,
         deadline,
         limit: deadline,
     }
@@ -129,7 +129,7 @@ impl World {
             }
             Step::PutBack { at, hold } => {
                 if let Some(ticket) = self.called.pop() {
-                    self.queue.put_back(ticket, WorkerId::at(at), hold);
+                    self.queue.put_back(ticket, WorkerId::at(at), Awaits::Prefix, hold);
                 }
             }
             Step::Leave(which) if !self.all.is_empty() => {
@@ -179,13 +179,13 @@ proptest! {
         }
         // Whoever is being placed is told that there is no room, and so is everybody else.
         while let Some(ticket) = world.called.pop() {
-            world.queue.put_back(ticket, here(), Hold::Full);
+            world.queue.put_back(ticket, here(), Awaits::Prefix, Hold::Full);
         }
         world.queue.freed_all();
         let mut looks = 0;
         while let Some(ticket) = world.queue.call(&nothing, world.now) {
             let (_, at) = (ticket, here());
-            world.queue.put_back(ticket, at, Hold::Full);
+            world.queue.put_back(ticket, at, Awaits::Prefix, Hold::Full);
             looks += 1;
         }
         // Five workers, three models, and what moves is looked at where it came from.
@@ -273,7 +273,7 @@ fn a_model_without_room_blocks_nobody_elses_waiters() {
     let other = queue.enter(waiter(Priority::Flex, 1, 8), here(), now).unwrap();
     assert_eq!(queue.call(&nothing, now), Some(urgent));
     assert_eq!(queue.call(&nothing, now), Some(other), "one of a line at a time");
-    queue.put_back(urgent, here(), Hold::Full);
+    queue.put_back(urgent, here(), Awaits::Prefix, Hold::Full);
     assert_eq!(
         queue.call(&nothing, now),
         None,
@@ -299,7 +299,7 @@ fn what_comes_free_is_for_those_who_wait_there() {
     for ticket in [first, second] {
         assert_eq!(queue.call(&nothing, now), Some(ticket));
         let at = if ticket == first { here() } else { there() };
-        queue.put_back(ticket, at, Hold::Full);
+        queue.put_back(ticket, at, Awaits::Prefix, Hold::Full);
     }
     assert_eq!(queue.call(&nothing, now), None);
     queue.freed(there());
@@ -313,11 +313,11 @@ fn where_nobody_waits_the_last_of_the_longest_is_asked_once() {
     let enter = |queue: &mut Queue| queue.enter(waiter(Priority::Default, 1, 0), here(), now);
     let tickets: Vec<Ticket> = (0..3).map(|_| enter(&mut queue).unwrap()).collect();
     while let Some(ticket) = queue.call(&nothing, now) {
-        queue.put_back(ticket, here(), Hold::Full);
+        queue.put_back(ticket, here(), Awaits::Prefix, Hold::Full);
     }
     queue.freed(there());
     assert_eq!(queue.call(&nothing, now), Some(tickets[2]), "it would wait for the longest");
-    queue.put_back(tickets[2], here(), Hold::Full);
+    queue.put_back(tickets[2], here(), Awaits::Prefix, Hold::Full);
     assert_eq!(
         queue.call(&nothing, now),
         None,
@@ -332,13 +332,13 @@ fn one_that_has_waited_for_long_has_its_worker_kept_for_it() {
     let large = Waiter { tokens: 90_000, ..waiter(Priority::Default, 1, 0) };
     let large = queue.enter(large, here(), now).unwrap();
     assert_eq!(queue.call(&nothing, now), Some(large));
-    queue.put_back(large, here(), Hold::Full);
+    queue.put_back(large, here(), Awaits::Prefix, Hold::Full);
     let ahead = |queue: &Queue| queue.ahead(0, here(), None, Priority::Default);
     assert!(!ahead(&queue).holds(500), "a small one passes");
     assert!(ahead(&queue).holds(50_000), "one that is nearly as large does not");
     queue.freed(here());
     assert_eq!(queue.call(&nothing, now), Some(large));
-    queue.put_back(large, here(), Hold::Reserved);
+    queue.put_back(large, here(), Awaits::Prefix, Hold::Reserved);
     assert!(ahead(&queue).holds(500), "nobody passes any more");
     let small = queue.enter(waiter(Priority::Default, 1, 0), here(), now).unwrap();
     assert_eq!(queue.call(&nothing, now), None, "not even one that waits");
@@ -481,11 +481,11 @@ fn who_has_more_than_its_share_holds_up_nobody_but_itself() {
     let again = queue.enter(waiter(Priority::Flex, 1, 7), here(), now).unwrap();
     let modest = queue.enter(waiter(Priority::Default, 2, 7), here(), now).unwrap();
     assert_eq!(queue.call(&nothing, now), Some(greedy));
-    queue.put_back(greedy, here(), Hold::Excess);
+    queue.put_back(greedy, here(), Awaits::Prefix, Hold::Excess);
     assert_eq!(queue.call(&nothing, now), Some(modest));
     queue.admitted(modest, now);
     assert_eq!(queue.call(&nothing, now), Some(again), "at another priority it has another claim");
-    queue.put_back(again, here(), Hold::Excess);
+    queue.put_back(again, here(), Awaits::Prefix, Hold::Excess);
     assert_eq!(queue.call(&nothing, now), None);
     queue.freed(here());
     assert_eq!(queue.call(&nothing, now), Some(greedy));
@@ -505,11 +505,11 @@ fn those_who_have_more_than_their_share_take_no_turn_from_who_has_less() {
         .collect();
     for one in greedy {
         assert_eq!(queue.call(&nothing, now), Some(one));
-        queue.put_back(one, here(), Hold::Excess);
+        queue.put_back(one, here(), Awaits::Prefix, Hold::Excess);
     }
     for one in modest {
         assert_eq!(queue.call(&nothing, now), Some(one));
-        queue.put_back(one, here(), Hold::Full);
+        queue.put_back(one, here(), Awaits::Prefix, Hold::Full);
     }
     assert_eq!(queue.call(&nothing, now), None, "the work for one event is bounded");
 }
@@ -533,7 +533,7 @@ fn the_turn_of_those_who_have_waited_for_long_is_one_after_each_event() {
     let greater = queue.enter(waiter(Priority::Priority, 6, 0), here(), at(6 * SECOND)).unwrap();
     let first = queue.call(&nothing, at(6 * SECOND)).unwrap();
     assert!(aged.contains(&first));
-    queue.put_back(first, here(), Hold::Excess);
+    queue.put_back(first, here(), Awaits::Prefix, Hold::Excess);
     assert_eq!(queue.call(&nothing, at(6 * SECOND)), Some(greater), "there is room for it alone");
 }
 
@@ -546,7 +546,7 @@ fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     assert_eq!(queue.call(&nothing, at(1)), Some(placed));
     assert_eq!(queue.expire(at(4)), []);
     assert_eq!(queue.expire(at(5)), [waits]);
-    queue.put_back(placed, here(), Hold::Full);
+    queue.put_back(placed, here(), Awaits::Prefix, Hold::Full);
     assert_eq!(queue.expire(at(5)), [placed]);
     assert!(!queue.leave(placed) && queue.is_empty());
 }
@@ -566,12 +566,12 @@ fn those_that_are_held_are_bounded_and_settle_in_the_order_in_which_they_came() 
         queue.leave(called);
         called = queue.call(&nothing, at(1)).unwrap();
     }
-    queue.put_back(called, WorkerId::NOBODY, Hold::Reserved);
+    queue.put_back(called, WorkerId::NOBODY, Awaits::Prefix, Hold::Reserved);
     assert_eq!((queue.call(&nothing, at(1)), queue.held()), (None, 3));
     // One is, and is full: all wait there from now on.
     queue.freed_all();
     assert_eq!(queue.call(&nothing, at(2)), Some(held[0]));
-    queue.put_back(held[0], here(), Hold::Full);
+    queue.put_back(held[0], here(), Awaits::Prefix, Hold::Full);
     queue.settle(1, here());
     assert_eq!((queue.held(), queue.len()), (0, 3));
     for ticket in held {
