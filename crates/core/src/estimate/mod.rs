@@ -15,7 +15,7 @@ mod sliding;
 #[cfg(test)]
 mod tests;
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Instant, Micros, Tokens};
 
 pub(crate) use self::arrivals::{Arrivals, delayed};
 pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
@@ -51,12 +51,23 @@ pub struct PrefillRate {
     beside: Relative,
     /// Its pace, if it is proven to differ from its fleet's.
     own: Option<Pace>,
+    /// Of the last step that was faster than expected, which may not be over.
+    latest: Option<StepSeen>,
+}
+
+/// What was seen of one step: its last first token, which had the most before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StepSeen {
+    /// When its first one came.
+    began: Instant,
+    took: Micros,
+    expected: Micros,
 }
 
 impl PrefillRate {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: MovingAverage::new(), beside: Relative::new(), own: None }
+        Self { seen: MovingAverage::new(), beside: Relative::new(), own: None, latest: None }
     }
 
     /// So many tokens were computed in that time, queueing included on both sides.
@@ -66,13 +77,45 @@ impl PrefillRate {
         }
     }
 
-    /// The same of one worker, whose whole fleet goes at that pace.
-    pub fn note_beside(&mut self, tokens: u64, took: Micros, fleet: Pace) {
+    /// The same of one worker, whose whole fleet goes at that pace and whose steps take `step`.
+    ///
+    /// All prompts that are computed in one step took as long as it, so first tokens that come within half a step and
+    /// sooner than expected are one observation. Those that come later each count: a worker that is wrongly taken to
+    /// be slow gets less, one that is wrongly taken to be fast gets too much.
+    pub fn note_beside(
+        &mut self,
+        tokens: u64,
+        took: Micros,
+        fleet: Pace,
+        at: Instant,
+        step: Micros,
+    ) {
         if PREFILL_TOKENS_MIN <= tokens && took != Micros::ZERO {
             self.seen.note(tokens, took.get());
-            self.beside.note(took.get(), fleet.time_for(tokens).get());
+            let expected = fleet.time_for(tokens);
+            if expected <= took {
+                self.beside.note(took.get(), expected.get());
+            } else if let Some(seen) = self.step_before(took, expected, at, step) {
+                self.beside.note(seen.took.get(), seen.expected.get());
+            }
             self.own = self.beside.is_proven().then(|| self.pace());
         }
+    }
+
+    /// Notes a first token that came sooner than expected; returns what was seen of the step before, if this is of
+    /// another.
+    fn step_before(
+        &mut self,
+        took: Micros,
+        expected: Micros,
+        at: Instant,
+        step: Micros,
+    ) -> Option<StepSeen> {
+        let is_same = |seen: &StepSeen| at.since(seen.began).get() <= step.get() / 2;
+        let same = self.latest.filter(is_same);
+        let began = same.map_or(at, |seen| seen.began);
+        let before = self.latest.replace(StepSeen { began, took, expected });
+        before.filter(|_| same.is_none())
     }
 
     /// How fast prompts are computed, judging by these observations alone.

@@ -1,6 +1,6 @@
 //! Beliefs before, during and after observations.
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
 
@@ -38,13 +38,42 @@ fn one_slow_answer_proves_nothing_and_many_do() {
     }
     let pace = fleet.pace();
     let mut slow = PrefillRate::new();
-    slow.note_beside(100, Micros::new(1_000_000), pace);
+    let step = Micros::new(20_000);
+    slow.note_beside(100, Micros::new(1_000_000), pace, Instant::ORIGIN, step);
     assert_eq!(slow.pace_within(pace), pace, "one answer proves nothing");
-    for _ in 0..200 {
-        slow.note_beside(4_000, Micros::new(1_000_000), pace);
+    for second in 1..=200 {
+        let at = Instant::ORIGIN + Micros::new(second * 1_000_000);
+        slow.note_beside(4_000, Micros::new(1_000_000), pace, at, step);
     }
     let often = slow.pace_within(pace).time_for(8_000).get();
     assert!((1_850_000..=2_010_000).contains(&often), "{often}");
+}
+
+#[test]
+fn the_answers_of_one_step_prove_no_more_than_one() {
+    let (fleet, step) = (Pace::per_second(10_000), Micros::new(400_000));
+    let mut fast = PrefillRate::new();
+    for time in 0..16 {
+        let at = Instant::ORIGIN + Micros::new(time * 1_000_000);
+        // Thirteen prompts are computed in one step, whose first tokens come together.
+        for place in 1..=13 {
+            let later = at + Micros::new(place);
+            fast.note_beside(place * 700, Micros::new(60_000), fleet, later, step);
+        }
+        let is_proven = fast.pace_within(fleet) != fleet;
+        assert_eq!(is_proven, 8 < time, "{time}: that of nine steps is proof");
+    }
+}
+
+#[test]
+fn a_step_whose_prompts_are_all_late_proves_that_its_worker_is_slow() {
+    let (fleet, step) = (Pace::per_second(10_000), Micros::new(400_000));
+    let mut stalled = PrefillRate::new();
+    for place in 1..=13 {
+        let at = Instant::ORIGIN + Micros::new(place);
+        stalled.note_beside(1_000 + place * 20, Micros::new(400_000), fleet, at, step);
+    }
+    assert!(fleet < stalled.pace_within(fleet), "it takes longer for each token");
 }
 
 #[test]
@@ -58,7 +87,8 @@ fn equal_machines_are_equal_however_long_their_prompts_are() {
         let took = Micros::new(tokens * 125 * noise / 1_000);
         let pace = fleet.pace();
         fleet.note(tokens, took);
-        one.note_beside(tokens, took, pace);
+        let at = Instant::ORIGIN + Micros::new(round * 1_000_000);
+        one.note_beside(tokens, took, pace, at, Micros::new(20_000));
         if round > 32 {
             assert_eq!(one.pace_within(fleet.pace()), fleet.pace(), "round {round}");
         }

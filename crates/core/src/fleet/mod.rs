@@ -211,11 +211,12 @@ impl Fleet {
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
         // It was on the way, and the worker went on.
         on.prefill_since = on.prefill_since.max(before(now, half(on.round_trip)));
-        let took = computing(attempt.age(now), on.round_trip, on.step_time.micros());
+        let step = on.step_time.micros();
+        let took = computing(attempt.age(now), on.round_trip, step);
         on.note_lateness(attempt.ahead, attempt.age(now));
         // What waited for a seat says nothing of how fast prompts are computed.
         if !attempt.may_wait {
-            on.prefill_rate.note_beside(attempt.ahead, took, fleet_pace);
+            on.prefill_rate.note_beside(attempt.ahead, took, fleet_pace, now, step);
         }
         on.refusals.served(attempt.started, now);
         drop(on);

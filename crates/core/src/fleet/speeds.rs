@@ -15,7 +15,7 @@ impl Fleet {
         let Some(seen) = on.unseen.answered(tokens, now).filter(|seen| seen.refutes(pace)) else {
             return;
         };
-        on.prefill_rate.note_beside(seen.tokens, seen.took, fleet_pace);
+        on.prefill_rate.note_beside(seen.tokens, seen.took, fleet_pace, now, Micros::ZERO);
         drop(on);
         self.prefill_rate.note(seen.tokens, seen.took);
     }
