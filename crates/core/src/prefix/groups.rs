@@ -63,7 +63,13 @@ impl PrefixIndex {
 
     fn leading_of(&self, slot: SlotId, chain: &[PrefixKey]) -> usize {
         if self.slots.at(slot).is_whole() {
-            return chain.partition_point(|key| self.holds(slot, *key));
+            let holds = |key: &PrefixKey| self.holds(slot, *key);
+            // Mostly all of it, where the caller knows how much can be there at most.
+            return if chain.last().is_some_and(holds) {
+                chain.len()
+            } else {
+                chain.partition_point(holds)
+            };
         }
         chain.iter().take_while(|key| self.holds(slot, **key)).count()
     }
@@ -122,6 +128,20 @@ mod tests {
         assert_eq!(leading(&index), 0);
         index.handle(one, Event::Stored { parent: None, keys: &keys[..10] });
         assert_eq!(leading(&index), 10, "one group again");
+    }
+
+    #[test]
+    fn of_a_part_of_a_prompt_as_much_is_reported_as_it_has() {
+        let mut index = PrefixIndex::new(PrefixLimits::default());
+        let one = WorkerId::at(0);
+        let chain = chain(12);
+        let keys = chain.keys();
+        index.handle(one, Event::Cleared);
+        index.handle(one, Event::Stored { parent: None, keys: &keys[..7] });
+        for part in 0..=keys.len() {
+            let reported = index.reported_leading(one, &keys[..part]).get();
+            assert_eq!(reported as usize, part.min(7), "of {part}");
+        }
     }
 
     #[test]

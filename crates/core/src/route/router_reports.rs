@@ -73,8 +73,8 @@ impl Router {
         }
     }
 
-    /// What `worker` has reported of a prompt, for a sample of the requests. Nothing where the prompt is not
-    /// known by its tokens, or a request in flight may store more of it meanwhile.
+    /// What `worker` has reported of the prompt that was looked up last, for a sample of the requests. Nothing
+    /// where the prompt is not known by its tokens, or a request in flight may store more of it meanwhile.
     pub(super) fn reported_sample(
         &self,
         worker: WorkerId,
@@ -86,7 +86,10 @@ impl Router {
         if request.choices != 1 || !is_drawn && !self.prefixes.wants_comparison(worker) {
             return None;
         }
-        let reported = self.prefixes.reported_leading(worker, chain);
+        // No source of it holds more than all of them together.
+        let matched = self.matches().leading(worker).get() as usize;
+        let known = chain.get(..matched).unwrap_or(chain);
+        let reported = self.prefixes.reported_leading(worker, known);
         (pinned <= reported.get().saturating_mul(block.get())).then_some(reported)
     }
 
